@@ -1,11 +1,12 @@
-/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next: lane_rounds.h,
- * ../queue/webhooks.h. */
+/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next:
+ * webhook_lanes.h, webhook_send.h, ../queue/webhooks.h. */
 #include "base/clock.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
+#include "main/webhook_lanes.h"
 #include "main/webhook_send.h"
 
 #include <stdio.h>
@@ -19,8 +20,8 @@ static const char usage[] =
     "\n"
     "Delivers the webhooks of jobs that have ended (\"notify\" in a job), signed as Standard "
     "Webhooks\n"
-    "say, until SIGTERM. Several may run. `blasd up --webhook-secrets` starts one; see\n"
-    "docs/webhooks.md.\n"
+    "say, until SIGTERM. Several may run: one delivers, and another takes over. `blasd up\n"
+    "--webhook-secrets` starts one; see docs/webhooks.md.\n"
     "  --secrets FILE         lines [TENANT] whsec_BASE64; read again when it changes\n"
     "                         [BLASD_WEBHOOK_SECRETS]\n"
     "  --price PRICES         documents have a cost, as those of the front end do [BLASD_PRICE]\n";
@@ -31,7 +32,8 @@ static const char notes[] =
 #define LOOK_NS (200 * BLASD_MS)
 #define CARE_NS (1000 * BLASD_MS) /* between signs of life, and looks at the file */
 #define TURN_MS 50
-#define LEASE_S (2 * WEBHOOK_MOST_S)
+#define READ_MOST 1000 /* entries at one time */
+#define REQUESTS (WEBHOOK_LANES * WEBHOOK_EACH)
 
 struct settings {
     struct common_options common;
@@ -60,66 +62,88 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return option_wrong("notify");
 }
 
-struct work;
-
-/* Webhooks. */
-struct channel {
-    struct work *work;            /* borrowed: it is a part of it */
-    struct blasd_webhooks *queue; /* owned */
-    struct lane_sender sender;
-    uint64_t life_s;
-    int64_t look_ns;  /* when it is to be looked at next */
-    bool unavailable; /* Redis is, and that was said */
-};
-
 /* What it works with. */
 struct work {
-    struct channel hooks;
-    struct lane_rounds *rounds;
+    struct blasd_webhooks *queue; /* owned, as all here */
+    struct webhook_lanes lanes;
+    struct webhook_sender *sender;
     struct blasd_signer *signer;
-    struct webhook_options signing;
-    int64_t care_ns; /* when it is due */
+    struct blasd_webhook_told told[REQUESTS]; /* what Redis does not know yet */
+    int told_count;
+    int64_t look_ns, care_ns; /* when each is due */
+    bool unavailable;         /* Redis is, and that was said */
 };
 
 /* Says once that Redis is unavailable, and once that it is there. */
-static void note_redis(struct channel *channel, int code, const struct blasd_err *err) {
+static void note_redis(struct work *work, int code, const struct blasd_err *err) {
     bool unavailable = code < 0;
     if (unavailable) child_tell_alive(NULL); /* it may have been waited for, for seconds */
-    if (unavailable && !channel->unavailable)
+    if (unavailable && !work->unavailable)
         blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
-    if (!unavailable && channel->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");
-    channel->unavailable = unavailable;
+    if (!unavailable && work->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");
+    work->unavailable = unavailable;
 }
 
-static int tell_round(void *arg, const char *lane, const struct blasd_webhook_outcome *outcomes,
-                      int count) {
-    struct channel *channel = arg;
-    struct blasd_err err = {0};
-    int given_up =
-        blasd_webhooks_done(channel->queue, lane, channel->life_s, outcomes, count, &err);
-    bool unavailable = given_up == -(int)BLASD_E_queue_unavailable;
-    note_redis(channel, unavailable ? given_up : 0, &err);
-    if (given_up > 0)
-        blasd_log(BLASD_LOG_WARN, "%d %ss for %s were given up", given_up, channel->sender.noun,
-                  lane);
-    if (unavailable) return given_up;
-    if (given_up < 0) /* telling it again would be no use: the lane is given away once more */
-        blasd_log(BLASD_LOG_ERROR, "what became of %ss was not taken: %s", channel->sender.noun,
-                  err.detail);
-    return 0;
+static void forget(void *arg) {
+    struct work *work = arg;
+    webhook_lanes_forget(&work->lanes);
 }
 
-static void look(struct channel *channel, int64_t now) {
-    struct lane_rounds *rounds = channel->work->rounds;
-    struct lane_rounds_order order = {rounds, &channel->sender};
+static void add(void *arg, const char *entry, const char *lane, int64_t ended_us) {
+    struct work *work = arg;
+    if (webhook_lanes_add(&work->lanes, entry, lane, ended_us) != 0)
+        blasd_log(BLASD_LOG_ERROR, "no memory for a webhook: it waits for the next start");
+}
+
+/* Reads what has come. */
+static void look(struct work *work, int64_t now) {
+    const struct blasd_webhook_index index = {forget, add, work};
     struct blasd_err err = {0};
-    int room, taken;
-    if (told_to_end() || now < channel->look_ns) return;
-    if ((room = lane_rounds_room(rounds)) == 0) return;
-    taken = blasd_webhooks_take(channel->queue, room, LANE_EACH, LEASE_S, lane_rounds_begin, &order,
-                                &err);
-    note_redis(channel, taken, &err);
-    if (taken <= 0) channel->look_ns = now + (taken < 0 ? CARE_NS : LOOK_NS);
+    int taken;
+    if (now < work->look_ns) return;
+    taken = blasd_webhooks_take(work->queue, READ_MOST, &index, &err);
+    note_redis(work, taken, &err);
+    if (taken < READ_MOST) work->look_ns = now + LOOK_NS;
+}
+
+static void over(void *arg, void *of, enum blasd_webhook_outcome outcome, int asked_s) {
+    struct work *work = arg;
+    struct webhook_hook *hook = of;
+    struct blasd_webhook_told *told = &work->told[work->told_count++];
+    memcpy(told->entry, hook->entry, sizeof told->entry);
+    told->outcome = webhook_lanes_over(&work->lanes, hook, outcome, asked_s,
+                                       blasd_webhooks_now_us(work->queue));
+}
+
+/* Begins what is due. While Redis does not hear what became of others there is nothing of it. */
+static void begin(struct work *work) {
+    struct webhook_hook *hook;
+    struct blasd_webhook webhook;
+    struct blasd_err err = {0};
+    int code = 1;
+    while (code >= 0 && work->told_count + work->lanes.running_count < REQUESTS &&
+           (hook = webhook_lanes_next(&work->lanes, blasd_webhooks_now_us(work->queue))) != NULL) {
+        code = blasd_webhooks_get(work->queue, hook->entry, &webhook, &err);
+        if (code > 0) {
+            webhook_sender_begin(work->sender, &webhook, hook);
+            blasd_webhook_release(&webhook);
+        } else /* it is gone, or Redis is */
+            over(work, hook, code == 0 ? BLASD_WEBHOOK_GIVEN_UP : BLASD_WEBHOOK_FAILED, 0);
+    }
+    if (code < 0) note_redis(work, code, &err);
+}
+
+/* Tells what became of webhooks; a code where Redis has not heard. */
+static int tell(struct work *work) {
+    struct blasd_err err = {0};
+    int code;
+    if (work->told_count == 0) return 0;
+    code = blasd_webhooks_done(work->queue, work->told, work->told_count, &err);
+    if (code == 0 || code != -(int)BLASD_E_queue_unavailable) work->told_count = 0;
+    note_redis(work, work->told_count > 0 ? code : 0, &err);
+    if (code != 0 && work->told_count == 0)
+        blasd_log(BLASD_LOG_ERROR, "what became of webhooks was not taken: %s", err.detail);
+    return work->told_count > 0 ? code : 0;
 }
 
 static void care(struct work *work, int64_t now) {
@@ -131,21 +155,15 @@ static void care(struct work *work, int64_t now) {
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
 }
 
-static bool has_any(const struct work *work) {
-    return lane_rounds_room(work->rounds) < LANE_ROUNDS;
-}
-
 /* Told to end, it ends once the webhooks on their way have been answered. */
 static void go_on(struct work *work) {
-    while (!told_to_end() || has_any(work)) {
+    while (!told_to_end() || work->lanes.running_count > 0) {
         int64_t now = blasd_clock_ns();
-        int code;
         care(work, now);
-        look(&work->hooks, now);
-        lane_rounds_turn(work->rounds, TURN_MS);
-        code = lane_rounds_over(work->rounds, &work->hooks.sender, tell_round, &work->hooks);
-        if (code != 0 && told_to_end()) return; /* whoever comes next delivers these again */
-        if (code != 0) usleep(TURN_MS * 1000);
+        look(work, now);
+        if (!told_to_end()) begin(work);
+        webhook_sender_turn(work->sender, TURN_MS);
+        if (tell(work) != 0 && told_to_end()) return; /* they are delivered again */
     }
 }
 
@@ -158,45 +176,46 @@ static void give_up_rights(const struct settings *settings) {
     confine_calls();
 }
 
-static int open_work(const struct settings *settings, struct blasd_queue_options *queue,
-                     struct work *work, struct blasd_err *err) {
+static int open_work(const struct settings *settings, const struct blasd_queue_options *queue,
+                     const struct blasd_outgoing *outgoing, struct work *work,
+                     struct blasd_err *err) {
+    struct webhook_options options = {
+        .outgoing = outgoing, .prices = settings->common.prices, .over = over, .arg = work};
     int code = blasd_signer_open(settings->secrets, &work->signer, err);
-    work->signing =
-        (struct webhook_options){.signer = work->signer, .prices = settings->common.prices};
-    work->hooks.work = work;
-    work->hooks.life_s = settings->common.limits.webhook_s;
-    work->hooks.sender = webhook_sender(&work->signing);
-    if (code == 0) code = blasd_webhooks_open(queue, &work->hooks.queue, err);
-    return code;
+    if (code == 0) code = blasd_webhooks_open(queue, &work->queue, err);
+    if (code != 0) return code;
+    options.signer = work->signer;
+    webhook_lanes_init(&work->lanes, settings->common.limits.webhook_s);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    give_up_rights(settings);
+    work->sender = webhook_sender_new(&options, REQUESTS);
+    return work->sender != NULL ? 0 : blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
 }
 
 static void close_work(struct work *work) {
-    lane_rounds_free(work->rounds);
-    blasd_webhooks_free(work->hooks.queue);
+    webhook_sender_free(work->sender);
+    if (work->sender != NULL) webhook_lanes_release(&work->lanes);
+    blasd_webhooks_free(work->queue);
     blasd_signer_free(work->signer);
 }
 
 static int run(const struct settings *settings) {
     struct blasd_queue_options queue = common_queue(&settings->common);
-    struct work work = {0};
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
-    int code = common_outgoing(&settings->common, &outgoing, &err);
-    if (code == 0) code = open_work(settings, &queue, &work, &err);
-    if (code == 0) {
-        curl_global_init(CURL_GLOBAL_DEFAULT);
-        give_up_rights(settings);
-        work.rounds = lane_rounds_new(outgoing);
-        if (work.rounds == NULL) code = blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory");
-    }
+    struct work *work = calloc(1, sizeof *work);
+    int code = work == NULL ? blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory") : 0;
+    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
+    if (code == 0) code = open_work(settings, &queue, outgoing, work, &err);
     if (code == 0) {
         if (!child_tell_ready()) {
             puts("ready");
             fflush(stdout);
         }
-        go_on(&work);
+        go_on(work);
     }
-    close_work(&work);
+    if (work != NULL) close_work(work);
+    free(work);
     blasd_outgoing_free(outgoing);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);

@@ -1,6 +1,7 @@
-/* The functions webhook_take and webhook_done. */
+/* The functions webhook_take and webhook_done, and the stream {q}:hooks. */
 #include "queue/webhooks.h"
 
+#include "base/clock.h"
 #include "queue/queue_link.h"
 #include "redis/caller.h"
 
@@ -8,21 +9,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TIMEOUT_MS 1000
-#define EACH_MOST 16
+#define BEGIN "0-0" /* of the stream */
 
 struct blasd_webhooks {
     struct blasd_caller caller;
+    char name[64], stream[BLASD_LINK_KEY_MAX];
+    char after[BLASD_WEBHOOK_ENTRY]; /* the last entry that was told of */
+    uint64_t connection;             /* over which that was */
+    int64_t ahead_us;                /* Redis' clock, of this machine's */
 };
 
 int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_webhooks **ret,
                         struct blasd_err *err) {
     struct blasd_webhooks *webhooks;
+    char host[33] = "host";
     int code;
     *ret = NULL;
     webhooks = calloc(1, sizeof *webhooks);
     if (webhooks == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
+    snprintf(webhooks->name, sizeof webhooks->name, "%s-%d-%" PRIx64, host, (int)getpid(),
+             (uint64_t)blasd_clock_wall_us());
+    blasd_link_key(webhooks->stream, options->name, ":hooks");
+    snprintf(webhooks->after, sizeof webhooks->after, BEGIN);
     webhooks->caller.library = &blasd_queue_library;
     /* of these they ask for none but where records are, which needs no number right */
     webhooks->caller.limits = "1 1 1 1 1 1 1 1 1 1 1 0";
@@ -31,86 +43,135 @@ int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_
     if (code == 0)
         *ret = webhooks;
     else
-        blasd_webhooks_free(webhooks);
+        free(webhooks);
     return code;
 }
 
+static int call_take(struct blasd_webhooks *webhooks, int lease_ms, int most, redisReply **reply,
+                     struct blasd_err *err) {
+    struct blasd_caller *caller = &webhooks->caller;
+    char lease[16], count[16];
+    int code;
+    snprintf(lease, sizeof lease, "%d", lease_ms);
+    snprintf(count, sizeof count, "%d", most);
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_take"));
+    blasd_caller_text(caller, webhooks->name);
+    blasd_caller_text(caller, lease);
+    blasd_caller_text(caller, webhooks->after);
+    blasd_caller_text(caller, count);
+    code = blasd_caller_call(caller, reply, err);
+    if (code != 0) return code;
+    if ((*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements >= 2 &&
+        (*reply)->element[0]->type == REDIS_REPLY_INTEGER &&
+        (*reply)->element[1]->type == REDIS_REPLY_INTEGER)
+        return 0;
+    freeReplyObject(*reply);
+    return blasd_caller_odd_reply("webhook_take", err);
+}
+
 void blasd_webhooks_free(struct blasd_webhooks *webhooks) {
+    redisReply *reply;
+    struct blasd_err err;
     if (webhooks == NULL) return;
+    if (webhooks->caller.connections > 0 && call_take(webhooks, 0, 0, &reply, &err) == 0)
+        freeReplyObject(reply);
     blasd_caller_release(&webhooks->caller);
     free(webhooks);
 }
 
-static bool is_text(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_STRING && strlen(reply->str) == reply->len;
+static bool is_text(const redisReply *reply, size_t size) {
+    return reply->type == REDIS_REPLY_STRING && strlen(reply->str) == reply->len &&
+           reply->len < size;
 }
 
-/* "URL\nRECORD"; the newline becomes the URL's end. */
-static bool read_hook(const redisReply *id, redisReply *text, struct blasd_webhook *ret) {
-    char *newline = text->type == REDIS_REPLY_STRING ? memchr(text->str, '\n', text->len) : NULL;
-    if (!is_text(id) || !blasd_id_valid(id->str) || newline == NULL) return false;
-    ret->id = id->str;
-    *newline = '\0';
-    ret->url = text->str;
-    ret->record = newline + 1;
-    ret->record_len = text->len - (size_t)(newline + 1 - text->str);
-    return true;
+/* What was told over another connection may have been of a Redis that was emptied, or of one that
+ * another has taken the place of. */
+static void begin_anew(struct blasd_webhooks *webhooks, const struct blasd_webhook_index *index) {
+    snprintf(webhooks->after, sizeof webhooks->after, BEGIN);
+    index->anew(index->arg);
 }
 
-/* LANE, then ID and text of each. */
-static bool read_lane(const redisReply *lane, blasd_webhook_lane_fn begin, void *arg) {
-    struct blasd_webhook hooks[EACH_MOST];
-    int count = 0;
-    if (lane->type != REDIS_REPLY_ARRAY || lane->elements < 1 || !is_text(lane->element[0]) ||
-        lane->element[0]->len >= BLASD_WEBHOOK_LANE)
-        return false;
-    for (size_t i = 1; i + 1 < lane->elements && count < EACH_MOST; i += 2)
-        count += read_hook(lane->element[i], lane->element[i + 1], &hooks[count]) ? 1 : 0;
-    begin(arg, lane->element[0]->str, hooks, count);
-    return true;
-}
-
-int blasd_webhooks_take(struct blasd_webhooks *webhooks, int lanes, int each, int lease_s,
-                        blasd_webhook_lane_fn begin, void *arg, struct blasd_err *err) {
-    struct blasd_caller *caller = &webhooks->caller;
-    char most[16], of_one[16], lease[24];
+int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
+                        const struct blasd_webhook_index *index, struct blasd_err *err) {
     redisReply *reply;
+    bool moved;
     int code, taken = 0;
-    snprintf(most, sizeof most, "%d", lanes);
-    snprintf(of_one, sizeof of_one, "%d", each < EACH_MOST ? each : EACH_MOST);
-    snprintf(lease, sizeof lease, "%" PRId64, (int64_t)lease_s * 1000000);
-    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_take"));
-    blasd_caller_text(caller, most);
-    blasd_caller_text(caller, of_one);
-    blasd_caller_text(caller, lease);
-    code = blasd_caller_call(caller, &reply, err);
-    if (code != 0) return code;
-    if (reply->type != REDIS_REPLY_ARRAY) code = blasd_caller_odd_reply("webhook_take", err);
-    for (size_t i = 0; code == 0 && i < reply->elements; i++)
-        taken += read_lane(reply->element[i], begin, arg) ? 1 : 0;
+    if ((code = call_take(webhooks, BLASD_WEBHOOK_LEASE_MS, most, &reply, err)) != 0) return code;
+    moved =
+        webhooks->connection != webhooks->caller.connections && strcmp(webhooks->after, BEGIN) != 0;
+    webhooks->connection = webhooks->caller.connections;
+    if (reply->element[0]->integer != 1 || moved) begin_anew(webhooks, index);
+    webhooks->ahead_us = reply->element[1]->integer - blasd_clock_wall_us();
+    for (size_t i = 2; !moved && i + 2 < reply->elements; i += 3) {
+        redisReply **entry = &reply->element[i];
+        if (!is_text(entry[0], BLASD_WEBHOOK_ENTRY)) continue;
+        memcpy(webhooks->after, entry[0]->str, entry[0]->len + 1);
+        if (!is_text(entry[1], BLASD_WEBHOOK_LANE) || !is_text(entry[2], 24)) continue;
+        index->add(index->arg, entry[0]->str, entry[1]->str, strtoll(entry[2]->str, NULL, 10));
+        taken++;
+    }
     freeReplyObject(reply);
-    return code == 0 ? taken : code;
+    return taken;
 }
 
-int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *lane, uint64_t life_s,
-                        const struct blasd_webhook_outcome *outcomes, int count,
-                        struct blasd_err *err) {
+int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks) {
+    return blasd_clock_wall_us() + webhooks->ahead_us;
+}
+
+/* The fields of an entry, in the order in which functions/webhooks.lua writes them. */
+enum field { TENANT = 1, URL = 3, ID = 5, RECORD = 9, FIELDS };
+
+static bool read_entry(const redisReply *entry, struct blasd_webhook *ret) {
+    const redisReply *fields;
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) return false;
+    fields = entry->element[1];
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != FIELDS) return false;
+    if (!is_text(fields->element[TENANT], BLASD_TENANT_MAX) ||
+        !is_text(fields->element[URL], BLASD_WEBHOOK_URL_MAX) ||
+        !is_text(fields->element[ID], BLASD_ID_LEN + 1) ||
+        fields->element[RECORD]->type != REDIS_REPLY_STRING)
+        return false;
+    ret->tenant = fields->element[TENANT]->str;
+    ret->url = fields->element[URL]->str;
+    ret->id = fields->element[ID]->str;
+    ret->record = fields->element[RECORD]->str;
+    ret->record_len = fields->element[RECORD]->len;
+    return true;
+}
+
+int blasd_webhooks_get(struct blasd_webhooks *webhooks, const char *entry,
+                       struct blasd_webhook *ret, struct blasd_err *err) {
     struct blasd_caller *caller = &webhooks->caller;
     redisReply *reply;
-    char life[24];
     int code;
-    snprintf(life, sizeof life, "%" PRIu64, life_s);
-    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_done"));
-    blasd_caller_text(caller, lane);
-    blasd_caller_text(caller, life);
-    for (int i = 0; i < count; i++) {
-        blasd_caller_text(caller, outcomes[i].id);
-        blasd_caller_text(caller, outcomes[i].text);
-    }
+    *ret = (struct blasd_webhook){.reply = NULL};
+    blasd_caller_command(caller, "XRANGE");
+    blasd_caller_text(caller, webhooks->stream);
+    blasd_caller_text(caller, entry);
+    blasd_caller_text(caller, entry);
     code = blasd_caller_call(caller, &reply, err);
     if (code != 0) return code;
-    code = reply->type == REDIS_REPLY_INTEGER ? (int)reply->integer
-                                              : blasd_caller_odd_reply("webhook_done", err);
-    freeReplyObject(reply);
-    return code;
+    ret->reply = reply;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+        read_entry(reply->element[0], ret))
+        return 1;
+    blasd_webhook_release(ret);
+    return 0;
+}
+
+void blasd_webhook_release(struct blasd_webhook *webhook) {
+    freeReplyObject(webhook->reply);
+    webhook->reply = NULL;
+}
+
+int blasd_webhooks_done(struct blasd_webhooks *webhooks, const struct blasd_webhook_told *told,
+                        int count, struct blasd_err *err) {
+    static const char *const outcomes[] = {"delivered", "failed", "given_up"};
+    struct blasd_caller *caller = &webhooks->caller;
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_done"));
+    for (int i = 0; i < count; i++) {
+        blasd_caller_text(caller, told[i].entry);
+        blasd_caller_text(caller, outcomes[told[i].outcome]);
+    }
+    return blasd_caller_do(caller, err);
 }

@@ -1,49 +1,63 @@
-/* Webhooks that wait to be delivered, as whoever delivers them sees them: a lane for what each
- * tenant has for each receiver, given to one deliverer at a time. functions/lanes.lua has the rules
- * by which they are tried again. Read next:
- * ../main/lane_rounds.h. */
+/* The stream of webhooks that are to be delivered, for the one process that delivers them: an index
+ * of what is there, the text of each, and what became of it. Read next: ../main/webhook_lanes.h. */
 #ifndef BLASD_QUEUE_WEBHOOKS_H
 #define BLASD_QUEUE_WEBHOOKS_H
 
 #include "queue/queue.h"
 
-#define BLASD_WEBHOOK_LANE 384   /* bytes of a lane's name with its zero */
-#define BLASD_WEBHOOK_OUTCOME 24 /* of what became of one */
+#define BLASD_WEBHOOK_LANE 384 /* bytes of a lane's name with its zero */
+#define BLASD_WEBHOOK_ENTRY 44 /* of an entry's */
 #define BLASD_WEBHOOK_URL_MAX 2048
+#define BLASD_WEBHOOK_LEASE_MS 5000
 
 struct blasd_webhooks;
 
-/* One that is due. The texts are borrowed during the call. */
+/* Who hears of entries. */
+struct blasd_webhook_index {
+    /* Forget all that you were told: it will be told again, or another process delivers now. */
+    void (*anew)(void *arg);
+    /* The texts are borrowed during the call. `lane`: "TENANT SCHEME://HOST:PORT". */
+    void (*add)(void *arg, const char *entry, const char *lane, int64_t ended_us);
+    void *arg;
+};
+
+/* One webhook. The texts are borrowed until blasd_webhook_release. */
 struct blasd_webhook {
-    const char *id; /* of the job */
-    const char *url;
-    const void *record; /* without what lies in it of outputs */
+    const char *id, *tenant, *url;
+    const void *record; /* without its outputs */
     size_t record_len;
+    void *reply; /* owned */
 };
 
-/* What became of one: "delivered", "never" or, where it failed, how many seconds it is to wait at
- * the least, as a number. */
-struct blasd_webhook_outcome {
-    char id[BLASD_ID_LEN + 1];
-    char text[BLASD_WEBHOOK_OUTCOME];
+/* What became of one; a text in the protocol. */
+enum blasd_webhook_outcome {
+    BLASD_WEBHOOK_DELIVERED,
+    BLASD_WEBHOOK_FAILED,
+    BLASD_WEBHOOK_GIVEN_UP
+};
+struct blasd_webhook_told {
+    char entry[BLASD_WEBHOOK_ENTRY];
+    enum blasd_webhook_outcome outcome;
 };
 
-typedef void (*blasd_webhook_lane_fn)(void *arg, const char *lane,
-                                      const struct blasd_webhook *hooks, int count);
-
-/* Connects at the first call. New: free with blasd_webhooks_free. */
+/* Connects at the first call. New: free with blasd_webhooks_free, which gives back the lease. */
 int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_webhooks **ret,
                         struct blasd_err *err);
 void blasd_webhooks_free(struct blasd_webhooks *webhooks); /* takes NULL */
 
-/* Calls `begin` for up to `lanes` lanes, each with up to `each` webhooks, which are its own until
- * blasd_webhooks_done, or for so long; returns how many. queue_unavailable. */
-int blasd_webhooks_take(struct blasd_webhooks *webhooks, int lanes, int each, int lease_s,
-                        blasd_webhook_lane_fn begin, void *arg, struct blasd_err *err);
-/* Tells what became of them; those of jobs that ended `life_s` ago are given up where they failed.
- * Returns how many were given up. queue_unavailable: to be told again. */
-int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *lane, uint64_t life_s,
-                        const struct blasd_webhook_outcome *outcomes, int count,
-                        struct blasd_err *err);
+/* Tells of the entries that are new, at most so many, while this process has the lease, and renews
+ * that; returns how many. To be called several times in BLASD_WEBHOOK_LEASE_MS. queue_unavailable.
+ */
+int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
+                        const struct blasd_webhook_index *index, struct blasd_err *err);
+/* The time on Redis' clock, as far as the last take told it. */
+int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks);
+/* 1; 0 where the entry is not there any more. queue_unavailable. */
+int blasd_webhooks_get(struct blasd_webhooks *webhooks, const char *entry,
+                       struct blasd_webhook *ret, struct blasd_err *err);
+void blasd_webhook_release(struct blasd_webhook *webhook);
+/* Those that did not fail go from the stream. queue_unavailable: to be told again. */
+int blasd_webhooks_done(struct blasd_webhooks *webhooks, const struct blasd_webhook_told *told,
+                        int count, struct blasd_err *err);
 
 #endif

@@ -367,7 +367,7 @@ def test_given_up_after_its_time(make_service, receivers, tmp_path):
     wait_for(lambda: totals(service)["given_up"] == 1)
     assert receiver.of("/503") and service.metrics()["blasd_webhooks_waiting"] == 0
     with contextlib.closing(Redis(service)) as redis:
-        assert redis("KEYS", "{blasd}:hook*") == []
+        assert redis("KEYS", "{blasd}:hook*") == [b"{blasd}:hooks"] and redis("XLEN", "{blasd}:hooks") == 0
 
 
 def test_tenants_have_secrets_of_their_own(make_service, receivers, venv, tmp_path):
@@ -428,12 +428,13 @@ def test_clients_name_it(hooked, venv):
 def test_what_no_part_sends_is_refused(hooked):
     service, receiver = hooked
     with contextlib.closing(Redis(service)) as redis:
-        limits = " ".join(11 * ["1"])
-        for name, *words in [("take", "x", "1", "1"), ("take", "1", "-1", "1"), ("take", "1", "1"), ("done", "lane", "x"), ("done", "lane"),
-                             ("done", "lane", "1", "id"), ("done", "lane", "1", "id", "perhaps"), ("done", "lane", "1", "id", "1e9")]:
+        limits = " ".join(12 * ["1"])
+        for name, *words in [("take",), ("take", "me", "x", "0-0", "1"), ("take", "me", "1", "0", "1"), ("take", "me", "1", "0-0", "-1"),
+                             ("done", "1-1"), ("done", "1-1", "perhaps"), ("done", "x", "delivered"), ("done", "1-1", "failed", "-")]:
             with pytest.raises(AssertionError, match="webhook_"):
                 redis("FCALL", f"blasd_6_webhook_{name}", 1, "{blasd}", limits, *words)
-        assert redis("FCALL", "blasd_6_webhook_done", 1, "{blasd}", limits, "no such lane", "1", "no such id", "delivered") == 0
+        assert redis("FCALL", "blasd_6_webhook_done", 1, "{blasd}", limits, "1-1", "delivered") == 0
+        assert redis("FCALL", "blasd_6_webhook_take", 1, "{blasd}", limits, "me", "1", "0-0", "9")[0] == 0  # another delivers
     job(service, receiver.url + "/ok")
     wait_for(lambda: receiver.of("/ok"))
 

@@ -125,13 +125,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:ended            stream of {id ID, tenant, op, labels, state, code, device, device_us, energy_joules,
                        flops, bytes, created_us, finished_us}: jobs that have ended, about the last of them as
                        many as the limit ended_jobs says; none where that is 0
-  {q}:hooks            hash ID -> "URL\nRECORD" of those that have ended, until it is delivered or
-                       given up; RECORD ends before its outputs' bytes
-  {q}:hook_lane:LANE   zset ID -> when it is to be tried, in us. LANE: "TENANT SCHEME://HOST:PORT",
-                       what a tenant has told one receiver
-  {q}:hook_due         zset LANE -> when it is the next one's turn, in us: those that have any
-  {q}:hook_holds       hash LANE -> "TILL SINCE", in us: it is given to nobody till then, for somebody
-                       has it, or it has not got on, since when
+  {q}:hooks            stream of {tenant, url, id, ended_us, record}: the ends that are to be told there, until that is
+                       delivered or given up; the record ends before its outputs' bytes
+  {q}:notifier         NAME of the process that delivers, with an expiry
   {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it pending jobs and {q}:hooks have
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:limits           LIMITS of the first that came, which hold for all
@@ -257,15 +253,12 @@ Front ends call
       -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
 
 Who delivers webhooks calls
-  webhook_take MOST EACH LEASE
-      -> {{LANE, ID, "URL\nRECORD", ID, ...}, ...}: of MOST lanes whose turn it is, the longest due
-      first, up to EACH that are due, of one that does not get on 1. A lane is given to nobody else
-      until its webhook_done, or for LEASE us
-  webhook_done LANE LIFE, then 2 for each: ID OUTCOME
-      -> how many were given up. OUTCOME: `delivered`; `never`; or that it failed, as how many seconds
-      it is to wait at the least. It then waits as long again as it has been tried, from a second to
-      an hour, until LIFE seconds after the job's end. Of a lane where all failed, nothing is given
-      away for a while, up to a minute
+  webhook_take NAME LEASE_MS AFTER MOST
+      -> {OWN, now_us, ENTRY, LANE, ENDED_US, ...}: OWN 0: another process has the lease; 1: this one has it for so long, and
+      these entries of {q}:hooks came behind AFTER, MOST of them; 2: the same, but it is a new one, and the entries are the
+      first ones. LEASE_MS 0: gives it back
+  webhook_done, then 2 for each: ENTRY OUTCOME
+      -> 0. OUTCOME: `delivered`, `given_up`, or `failed`, which alone leaves the entry there
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)

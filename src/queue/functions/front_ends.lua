@@ -299,7 +299,7 @@ stats = function(keys, args)
                   S.jobs, whole(S.bytes), running,
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
-                  call('HLEN', K.hooks))
+                  call('XLEN', K.hooks))
 end
 
 end

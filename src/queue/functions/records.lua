@@ -55,14 +55,6 @@ function Record.finished(text, at)
     return is_record(text, at) and (struct.unpack('<i8', text, at + FINISHED_AT)) or 0
 end
 
--- The record frame, of a job that ended now at the latest, for as long as is counted from then it will be tried
--- to tell of it.
-function Record.not_later(record_frame)
-    local at = RECORD_FRAME_HEAD + 1
-    if Record.finished(record_frame, at) <= now then return record_frame end
-    return sub(record_frame, 1, at + FINISHED_AT - 1) .. struct.pack('<i8', now) .. sub(record_frame, at + FINISHED_AT + 8)
-end
-
 -- How many us of a device it used, its part of the batch it was in; nil where it does not say.
 function Record.device_us(text, at)
     if not is_record(text, at) then return nil end

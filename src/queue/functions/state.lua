@@ -39,14 +39,13 @@ local function key_table(q)
                            'gone', 'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
                            'used', 'events', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes', 'tensor_copies', 'hooks', 'hook_due',
-                           'hook_counts', 'hook_holds',
+                           'tensor_bytes', 'tensor_copies', 'hooks', 'hook_counts', 'notifier',
                            'left', 'sweeping', 'outs', 'sync', 'limits', 'schema'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'claims', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'figures', 'hook_lane', 'sync'}) do
+                           'tenants', 'figures', 'sync'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for _, si in ipairs(SI) do

@@ -1,24 +1,81 @@
--- Webhooks: which pending jobs' ends are to be told to a URL, and those of jobs that have ended until
--- they are delivered. Read next: tensors.lua.
+-- Webhooks: how many may be asked for, and the stream {q}:hooks of the ends that are to be told, each until it is
+-- delivered or given up. `blasd notify` reads it (queue/webhooks.c). Read next: tensors.lua.
 
 local Hook = {}
 do
 
-local KIND = Lane.kind('hook', 'hooks', 'webhooks')
+local ALL = '*' -- in the counts, where no lane and no tenant is called so
 
-function KIND.text(id) return call('HGET', K.hooks, id) or nil end
-function KIND.finished(text) return Record.finished(text, find(text, '\n', 1, true) + 1) end
+-- What a tenant has for one receiver.
+local function lane_of(tenant, url) return tenant .. ' ' .. match(url, '^%w+://[^/?]*') end
 
-function Hook.fits(tenant, url, most) return Lane.fits(KIND, tenant, {url}, most) end
+local function count(tenant, url, by)
+    for _, field in ipairs({lane_of(tenant, url), tenant, ALL}) do
+        if call('HINCRBY', K.hook_counts, field, by) <= 0 then call('HDEL', K.hook_counts, field) end
+    end
+end
 
-function Hook.promise(tenant, url) Lane.promise(KIND, tenant, url) end
+-- Whether there is room for one more: `most` in all, three quarters of them for one of several tenants, and a tenth
+-- for one lane.
+function Hook.fits(tenant, url, most)
+    local counts = call('HMGET', K.hook_counts, lane_of(tenant, url), tenant, ALL)
+    local limits = {max(floor(most / 10), 1), tenant == NOBODY and most or max(floor(most / 4 * 3), 1), most}
+    for i, limit in ipairs(limits) do
+        if tonumber(counts[i] or 0) >= limit then return false end
+    end
+    return true
+end
+
+function Hook.promise(tenant, url) count(tenant, url, 1) end
 
 -- The job whose end is to be told there has ended, and its one record frame says how.
 function Hook.ended(id, tenant, url, record_frame)
-    Lane.add(KIND, tenant, url, id, url .. '\n' .. Record.frame(Record.not_later(record_frame), RECORD_FRAME_HEAD + 1))
+    call('XADD', K.hooks, '*', 'tenant', tenant, 'url', url, 'id', id, 'ended_us', now_text,
+         'record', Record.frame(record_frame, RECORD_FRAME_HEAD + 1))
 end
 
-function Hook.take(keys, args) return Lane.take(KIND, keys, args) end
-function Hook.done(keys, args) return Lane.done(KIND, keys, args) end
+-- Takes or renews the lease by which one process delivers: whether it is that process' own, and new.
+local function lease(name, ms)
+    if ms > 0 and call('SET', K.notifier, name, 'NX', 'PX', whole(ms)) then return true, true end
+    if call('GET', K.notifier) ~= name then return false end
+    call('PEXPIRE', K.notifier, whole(ms)) -- 0: it is given back
+    return ms > 0
+end
+
+function Hook.take(keys, args)
+    start(keys, args)
+    local ms, after, most = count_of(args[3]), args[4] or '', count_of(args[5])
+    if not (ms and most and match(after, '^%d+%-%d+$')) then return redis.error_reply('ERR webhook_take: no number') end
+    local own, new = lease(args[2], ms)
+    local reply = {own and (new and 2 or 1) or 0, now}
+    if not own then return reply end
+    for _, entry in ipairs(call('XRANGE', K.hooks, new and '-' or '(' .. after, '+', 'COUNT', whole(most))) do
+        local fields = entry[2]
+        reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = entry[1], lane_of(fields[2], fields[4]), fields[8]
+    end
+    return reply
+end
+
+local OUTCOMES = {delivered = true, failed = true, given_up = true}
+
+function Hook.done(keys, args)
+    start(keys, args)
+    for i = 2, #args, 2 do
+        if not (match(args[i], '^%d+%-%d+$') and OUTCOMES[args[i + 1]]) then
+            return redis.error_reply('ERR webhook_done: no outcome')
+        end
+    end
+    for i = 2, #args, 2 do
+        local entry = call('XRANGE', K.hooks, args[i], args[i])[1]
+        if entry then
+            State.count('webhooks ' .. args[i + 1], 1)
+            if args[i + 1] ~= 'failed' then
+                call('XDEL', K.hooks, args[i])
+                count(entry[2][2], entry[2][4], -1)
+            end
+        end
+    end
+    return 0
+end
 
 end

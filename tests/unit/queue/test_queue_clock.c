@@ -1,10 +1,7 @@
 /* Redis' clock goes back, as when NTP sets it: nothing waits for it to come where it was. */
 #include "batch_entry_fixture.h"
 
-#include "queue/webhooks.h"
-
 #define HOUR_MS INT64_C(3600000)
-#define URL "http://a.example"
 
 static void tick(struct bed *bed) {
     drop(fcall(bed, "tick", NULL));
@@ -116,56 +113,6 @@ static void records_go(void **state) {
     bed_close(&bed);
 }
 
-struct lanes {
-    int count;
-    char lane[BLASD_WEBHOOK_LANE];
-    struct blasd_webhook_outcome outcome;
-};
-
-static void note(void *arg, const char *lane, const struct blasd_webhook *hooks, int count) {
-    struct lanes *lanes = arg;
-    assert_int_equal(count, 1);
-    lanes->count++;
-    snprintf(lanes->lane, sizeof lanes->lane, "%s", lane);
-    snprintf(lanes->outcome.id, sizeof lanes->outcome.id, "%s", hooks[0].id);
-    snprintf(lanes->outcome.text, sizeof lanes->outcome.text, "0");
-}
-
-static int take(struct blasd_webhooks *hooks, struct lanes *lanes) {
-    struct blasd_err err;
-    lanes->count = 0;
-    if (blasd_webhooks_take(hooks, 8, 8, 20, note, lanes, &err) < 0) fail_msg("%s", err.detail);
-    return lanes->count;
-}
-
-/* Webhooks are due when they were: a new one at once, one that has failed after its pause, and one
- * whose holder has died after its lease. */
-static void webhooks_go_on(void **state) {
-    struct bed bed;
-    struct blasd_webhooks *hooks;
-    struct blasd_err err;
-    struct lanes lanes;
-    char id[BLASD_ID_LEN + 1];
-    (void)state;
-    for (int round = 0; round < 3; round++) {
-        bed_open(&bed, &server, (const char *[]){"new", "failed", "died"}[round]);
-        assert_int_equal(blasd_webhooks_open(&bed.options, &hooks, &err), 0);
-        id_make(id, BLASD_ID_ASYNC, 0);
-        assert_int_equal(submit_as(&bed, id, "2", "100", "n=90:" URL "/", ""), 0);
-        drop(fcall(&bed, "cancel", "0", id, NULL));
-        if (round > 0) assert_int_equal(take(hooks, &lanes), 1);
-        if (round == 1)
-            assert_int_equal(blasd_webhooks_done(hooks, lanes.lane, 1800, &lanes.outcome, 1, &err),
-                             0);
-        step_back(&bed);
-        assert_int_equal(take(hooks, &lanes), round == 0 ? 1 : 0);
-        pass(&bed, round == 1 ? 3000 : 22000);
-        assert_int_equal(take(hooks, &lanes), 1);
-        blasd_webhooks_free(hooks);
-        bed_close(&bed);
-    }
-}
-
 /* Time goes on from where it was, and the clock comes up with it. */
 static void time_does_not_go_back(void **state) {
     struct bed bed;
@@ -210,10 +157,9 @@ static void what_else_has_a_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadlines_pass),        cmocka_unit_test(leases_lapse),
-        cmocka_unit_test(stranded_jobs_move),    cmocka_unit_test(records_go),
-        cmocka_unit_test(webhooks_go_on),        cmocka_unit_test(what_else_has_a_time),
-        cmocka_unit_test(time_does_not_go_back),
+        cmocka_unit_test(deadlines_pass),       cmocka_unit_test(leases_lapse),
+        cmocka_unit_test(stranded_jobs_move),   cmocka_unit_test(records_go),
+        cmocka_unit_test(what_else_has_a_time), cmocka_unit_test(time_does_not_go_back),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

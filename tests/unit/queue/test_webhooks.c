@@ -1,57 +1,45 @@
-/* Webhooks inside Redis: promised with a job, made when it ends, given away by lanes, tried again
- * later and later, and given up. The server's clock is moved. */
+/* Webhooks inside Redis: promised with a job, written to a stream when it ends, read by the one
+ * process that has the lease, and gone once they are delivered or given up. */
 #include "redis_fixture.h"
 
 #include "queue/webhooks.h"
+#include "wire/frame.h"
 
 #define NOTE "\t\tmatmul\tanonymous"
-#define LEASE_S 20
-#define LIFE_S 3600
 #define A "https://a.example:443"
 #define B "https://b.example:443"
 
+/* What a process has been told of. */
 struct taken {
-    int lanes, hooks;
-    char lane[8][BLASD_WEBHOOK_LANE];
-    char id[16][BLASD_ID_LEN + 1], url[16][64];
+    int forgotten, count;
+    char lane[16][BLASD_WEBHOOK_LANE], entry[16][BLASD_WEBHOOK_ENTRY];
 };
 
-static void note(void *arg, const char *lane, const struct blasd_webhook *hooks, int count) {
+static void forget(void *arg) {
     struct taken *taken = arg;
-    struct blasd_record record;
-    struct blasd_err err;
-    size_t size;
-    assert_true(taken->lanes < 8 && taken->hooks + count <= 16);
-    snprintf(taken->lane[taken->lanes++], BLASD_WEBHOOK_LANE, "%s", lane);
-    for (int i = 0; i < count; i++) {
-        snprintf(taken->id[taken->hooks], sizeof taken->id[0], "%s", hooks[i].id);
-        snprintf(taken->url[taken->hooks++], sizeof taken->url[0], "%s", hooks[i].url);
-        assert_int_equal(
-            blasd_record_decode_bare(hooks[i].record, hooks[i].record_len, &record, &size, &err),
-            0);
-        assert_string_equal(record.id, hooks[i].id);
-        assert_true(blasd_state_final(record.state));
-    }
+    taken->forgotten++;
+    taken->count = 0;
 }
 
-static struct taken take(struct blasd_webhooks *hooks, int each) {
-    struct taken taken = {.lanes = 0};
-    struct blasd_err err;
-    int lanes = blasd_webhooks_take(hooks, 8, each, LEASE_S, note, &taken, &err);
-    assert_int_equal(lanes, taken.lanes);
-    return taken;
+static void note(void *arg, const char *entry, const char *lane, int64_t ended_us) {
+    struct taken *taken = arg;
+    assert_true(taken->count < 16 && ended_us > 0);
+    snprintf(taken->entry[taken->count], sizeof taken->entry[0], "%s", entry);
+    snprintf(taken->lane[taken->count++], sizeof taken->lane[0], "%s", lane);
 }
 
-/* The same fate for all that were taken of the one lane; returns how many were given up. */
-static int settle(struct blasd_webhooks *hooks, const struct taken *taken, const char *text) {
-    struct blasd_webhook_outcome outcomes[16];
+static int take(struct blasd_webhooks *hooks, struct taken *taken) {
+    const struct blasd_webhook_index index = {forget, note, taken};
     struct blasd_err err;
-    assert_int_equal(taken->lanes, 1);
-    for (int i = 0; i < taken->hooks; i++) {
-        memcpy(outcomes[i].id, taken->id[i], sizeof outcomes[i].id);
-        snprintf(outcomes[i].text, sizeof outcomes[i].text, "%s", text);
-    }
-    return blasd_webhooks_done(hooks, taken->lane[0], LIFE_S, outcomes, taken->hooks, &err);
+    return blasd_webhooks_take(hooks, 16, &index, &err);
+}
+
+static void settle(struct blasd_webhooks *hooks, const char *entry,
+                   enum blasd_webhook_outcome outcome) {
+    struct blasd_webhook_told told = {.outcome = outcome};
+    struct blasd_err err;
+    snprintf(told.entry, sizeof told.entry, "%s", entry);
+    assert_int_equal(blasd_webhooks_done(hooks, &told, 1, &err), 0);
 }
 
 static long long submit(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *options) {
@@ -77,129 +65,95 @@ static struct blasd_webhooks *deliverer(struct bed *bed) {
     return hooks;
 }
 
-static int keys_left(struct bed *bed) {
-    redisReply *reply = redisCommand(bed->raw,
-                                     "EXISTS %s:hooks %s:hook_due "
-                                     "%s:hook_counts %s:hook_holds",
-                                     bed->tag, bed->tag, bed->tag, bed->tag);
-    int count = (int)reply->integer;
-    drop(reply);
-    return count;
-}
-
-static int total(struct bed *bed, const char *field) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:state %s", bed->tag, field);
-    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
+static int number(struct bed *bed, const char *command, const char *key, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, field[0] == '\0' ? "%s %s:%s" : "%s %s:%s %s",
+                                     command, bed->tag, key, field);
+    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : (int)reply->integer;
     drop(reply);
     return count;
 }
 
 static void delivered(void **state) {
     struct blasd_webhooks *hooks;
-    struct taken taken;
+    struct taken taken = {0};
+    struct blasd_webhook webhook;
+    struct blasd_record record;
+    struct blasd_err err;
     struct bed bed;
     char id[3][BLASD_ID_LEN + 1];
+    size_t size;
     (void)state;
     bed_open(&bed, &server, "delivered");
     hooks = deliverer(&bed);
-    assert_int_equal(take(hooks, 4).lanes, 0);
+    assert_int_equal(take(hooks, &taken), 0);
     /* a key that looks like more options, a URL that looks like a key */
     assert_int_equal(submit(&bed, id[0], "d=60000 n=9:" A "/x?k=1:2 k=00:n=9:" B "/"), 0);
-    assert_int_equal(take(hooks, 4).lanes, 0); /* it has not ended */
+    assert_int_equal(take(hooks, &taken), 0); /* it has not ended */
     drop(fcall(&bed, "cancel", "0", id[0], NULL));
     end_one(&bed, id[1], "k=00:m=9 n=9:" B "/"); /* which asks for none */
-    taken = take(hooks, 4);
-    assert_int_equal(taken.hooks, 1);
+    assert_int_equal(take(hooks, &taken), 1);
+    assert_int_equal(take(hooks, &taken), 0); /* it was told of */
     assert_string_equal(taken.lane[0], "anonymous " A);
-    assert_string_equal(taken.id[0], id[0]);
-    assert_string_equal(taken.url[0], A "/x?k=1:2");
-    assert_int_equal(settle(hooks, &taken, "delivered"), 0);
-    assert_int_equal(settle(hooks, &taken, "delivered"), 0); /* the reply was lost */
-    assert_int_equal(total(&bed, "webhooks delivered"), 1);
-    assert_int_equal(take(hooks, 4).lanes, 0);
-    assert_int_equal(keys_left(&bed), 0);
+    assert_int_equal(blasd_webhooks_get(hooks, taken.entry[0], &webhook, &err), 1);
+    assert_string_equal(webhook.id, id[0]);
+    assert_string_equal(webhook.tenant, "anonymous");
+    assert_string_equal(webhook.url, A "/x?k=1:2");
+    assert_int_equal(
+        blasd_record_decode_bare(webhook.record, webhook.record_len, &record, &size, &err), 0);
+    assert_string_equal(record.id, id[0]);
+    assert_int_equal(record.state, BLASD_CANCELLED);
+    blasd_webhook_release(&webhook);
+    settle(hooks, taken.entry[0], BLASD_WEBHOOK_FAILED);
+    assert_int_equal(number(&bed, "XLEN", "hooks", ""), 1);
+    settle(hooks, taken.entry[0], BLASD_WEBHOOK_DELIVERED);
+    settle(hooks, taken.entry[0], BLASD_WEBHOOK_DELIVERED); /* the reply was lost */
+    assert_int_equal(number(&bed, "HGET", "state", "webhooks\\ failed"), 0);
+    assert_int_equal(blasd_webhooks_get(hooks, taken.entry[0], &webhook, &err), 0);
+    assert_int_equal(number(&bed, "XLEN", "hooks", ""), 0);
+    assert_int_equal(number(&bed, "EXISTS", "hook_counts", ""), 0);
     /* what is none of a URL's options is refused before anything is done */
     assert_int_equal(submit(&bed, id[2], "n=9:nowhere"), 4);
     assert_int_equal(submit(&bed, id[2], "n=x:" A), 4);
-    assert_int_equal(keys_left(&bed), 0);
+    assert_int_equal(number(&bed, "EXISTS", "hook_counts", ""), 0);
     blasd_webhooks_free(hooks);
     bed_close(&bed);
 }
 
-/* A lane is one's alone until its time is up, and others go on meanwhile. */
-static void lanes(void **state) {
-    struct blasd_webhooks *hooks, *other;
-    struct taken first, again;
+/* One process delivers; another takes over, and is told of all, once that one ends or is silent. A
+ * Redis that was emptied is read from its begin. */
+static void one_at_a_time(void **state) {
+    struct blasd_webhooks *one, *other;
+    struct taken first = {0}, second = {0};
     struct bed bed;
-    char id[6][BLASD_ID_LEN + 1];
+    char id[BLASD_ID_LEN + 1];
     (void)state;
-    bed_open(&bed, &server, "lanes");
-    hooks = deliverer(&bed);
+    bed_open(&bed, &server, "one");
+    one = deliverer(&bed);
     other = deliverer(&bed);
-    for (int i = 0; i < 5; i++) end_one(&bed, id[i], "n=99:" A "/");
-    first = take(hooks, 3);
-    assert_int_equal(first.lanes, 1);
-    assert_int_equal(first.hooks, 3);
-    end_one(&bed, id[5], "n=99:" A "/"); /* that one more comes gives it to nobody else */
-    assert_int_equal(take(other, 3).lanes, 0);
-    end_one(&bed, id[5], "n=99:" B "/");
-    again = take(other, 3);
-    assert_int_equal(again.hooks, 1);
-    assert_string_equal(again.lane[0], "anonymous " B);
-    redis_forward(&server, LEASE_S * 1000 + 1000);
-    again = take(other, 16);
-    assert_int_equal(again.lanes, 2); /* whoever had them is gone */
-    assert_int_equal(again.hooks, 7);
-    blasd_webhooks_free(hooks);
+    for (int i = 0; i < 5; i++) end_one(&bed, id, "n=99:" A "/");
+    assert_int_equal(take(one, &first), 5);
+    assert_int_equal(take(other, &second), 0);
+    settle(one, first.entry[0], BLASD_WEBHOOK_DELIVERED);
+    redis_forward(&server, BLASD_WEBHOOK_LEASE_MS + 1000);
+    assert_int_equal(take(other, &second), 4);
+    assert_int_equal(take(one, &first), 0);
+    assert_int_equal(first.count, 0);                      /* it has forgotten the others */
+    settle(one, second.entry[0], BLASD_WEBHOOK_DELIVERED); /* an answer that came late counts */
     blasd_webhooks_free(other);
-    bed_close(&bed);
-}
-
-static void tried_again(void **state) {
-    struct blasd_webhooks *hooks;
-    struct taken taken;
-    struct bed bed;
-    char id[3][BLASD_ID_LEN + 1];
-    int tries = 0;
-    (void)state;
-    bed_open(&bed, &server, "again");
-    hooks = deliverer(&bed);
-    end_one(&bed, id[0], "n=99:" A "/");
-    for (int i = 1; i <= 2 * LIFE_S; i++) {
-        taken = take(hooks, 4);
-        if (taken.lanes == 1) {
-            tries++;
-            if (settle(hooks, &taken, "0") == 1) break;
-        }
-        redis_forward(&server, 1000);
-    }
-    /* each wait is as long as all before it: about the logarithm of the time */
-    assert_true(tries > 8 && tries < 20);
-    assert_int_equal(total(&bed, "webhooks failed"), tries - 1);
-    assert_int_equal(total(&bed, "webhooks given_up"), 1);
-    assert_int_equal(keys_left(&bed), 0);
-    /* one that does not get on gets one at a time, and none for a while; as long as it asks for */
-    for (int i = 0; i < 3; i++) end_one(&bed, id[i], "n=99:" A "/");
-    taken = take(hooks, 4);
-    assert_int_equal(taken.hooks, 3);
-    assert_int_equal(settle(hooks, &taken, "30"), 0);
-    redis_forward(&server, 25000);
-    assert_int_equal(take(hooks, 4).lanes, 0);
-    redis_forward(&server, 6000);
-    taken = take(hooks, 4);
-    assert_int_equal(taken.hooks, 1);
-    assert_int_equal(settle(hooks, &taken, "delivered"), 0);
-    taken = take(hooks, 4);
-    assert_int_equal(taken.hooks, 2); /* it gets on */
-    assert_int_equal(settle(hooks, &taken, "never"), 2);
-    assert_int_equal(keys_left(&bed), 0);
-    blasd_webhooks_free(hooks);
+    assert_int_equal(take(one, &first), 3);
+    drop(redisCommand(bed.raw, "DEL %s:hooks %s:hook_counts %s:notifier", bed.tag, bed.tag,
+                      bed.tag));
+    end_one(&bed, id, "n=99:" B "/");
+    assert_int_equal(take(one, &first), 1);
+    assert_int_equal(first.count, 1);
+    assert_string_equal(first.lane[0], "anonymous " B);
+    blasd_webhooks_free(one);
     bed_close(&bed);
 }
 
 static void room(void **state) {
     struct blasd_webhooks *hooks;
-    struct taken taken;
+    struct taken taken = {0};
     struct bed bed;
     char id[BLASD_ID_LEN + 1];
     (void)state;
@@ -209,11 +163,10 @@ static void room(void **state) {
     assert_int_equal(submit(&bed, id, "n=20:" A "/other"), 10);
     assert_int_equal(submit(&bed, id, "n=20:" B "/"), 0);
     assert_int_equal(submit(&bed, id, "n=3:" B "/"), 10); /* of all */
-    drop(fcall(&bed, "cancel", "0", id, NULL));
     end_one(&bed, id, "n=40:" A "/");
     assert_int_equal(submit(&bed, id, "n=20:" A "/"), 10);
-    taken = take(hooks, 4);
-    assert_int_equal(settle(hooks, &taken, "delivered"), 0);
+    assert_int_equal(take(hooks, &taken), 1);
+    settle(hooks, taken.entry[0], BLASD_WEBHOOK_GIVEN_UP);
     assert_int_equal(submit(&bed, id, "n=30:" A "/"), 0);
     blasd_webhooks_free(hooks);
     bed_close(&bed);
@@ -242,8 +195,7 @@ static void room_of_a_tenant(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(delivered), cmocka_unit_test(lanes),
-                                       cmocka_unit_test(tried_again), cmocka_unit_test(room),
-                                       cmocka_unit_test(room_of_a_tenant)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(delivered), cmocka_unit_test(one_at_a_time),
+                                       cmocka_unit_test(room), cmocka_unit_test(room_of_a_tenant)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
