@@ -100,6 +100,9 @@ bool blasd_worker_queue_is_idle(const struct blasd_worker_queue *queue);
 /* After a wait shorter than SHORT the next one begins with so long a time awake. */
 #define BLASD_WAIT_SHORT_NS (600 * INT64_C(1000))
 #define BLASD_WAIT_AWAKE_NS (400 * INT64_C(1000))
+/* Ends the wait of the worker's other connection, which then asks for jobs again: the worker has
+ * room for more. Where that fails the wait ends by itself. */
+void blasd_worker_queue_wake(struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);

@@ -29,6 +29,16 @@ static void write_wait(struct blasd_worker_queue *queue, int timeout_ms) {
     caller->spin_ns = turns->busy ? BLASD_WAIT_AWAKE_NS : 0;
 }
 
+void blasd_worker_queue_wake(struct blasd_worker_queue *queue) {
+    struct blasd_err ignored;
+    char key[BLASD_LINK_KEY_MAX];
+    blasd_link_key(key, queue->name, ":wake:%s", queue->lease.worker);
+    blasd_caller_command(&queue->caller, "RPUSH");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, "1");
+    (void)blasd_caller_post(&queue->caller, &ignored);
+}
+
 /* Whether the list's reply has jobs; one that ended a wait before may be ahead of it. */
 static bool has_jobs(const redisReply *reply) {
     const redisReply *list =

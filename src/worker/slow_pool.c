@@ -85,7 +85,8 @@ struct blasd_slow_pool {
     struct slow_job *jobs;  /* owned: by priority, those of the same in the order they came */
     int64_t alone_until_ns; /* a quarantined job runs by itself till then */
     bool main_waits,
-        main_turn; /* for that; it runs jobs, or is next: a quarantined job waits for them */
+        main_turn;   /* for that; it runs jobs, or is next: a quarantined job waits for them */
+    bool wants_room; /* the worker asked for fewer jobs than it could run with the pool idle */
     bool stop;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
@@ -224,6 +225,16 @@ static void wait_for(pthread_cond_t *cond, struct blasd_slow_pool *pool, int64_t
     pthread_cond_timedwait(cond, &pool->lock, &until);
 }
 
+/* Has the worker ask for jobs again. Leaves the lock meanwhile. */
+static void tell_room(struct slow_thread *thread) {
+    struct blasd_slow_pool *pool = thread->pool;
+    if (!pool->wants_room || pool->stop || thread->batcher.lost) return;
+    pool->wants_room = false;
+    pthread_mutex_unlock(&pool->lock);
+    blasd_worker_queue_wake(thread->queue);
+    pthread_mutex_lock(&pool->lock);
+}
+
 static void *run(void *arg) {
     struct slow_thread *thread = arg;
     struct blasd_slow_pool *pool = thread->pool;
@@ -248,6 +259,7 @@ static void *run(void *arg) {
         code = carry(thread, job, &err);
         pthread_mutex_lock(&pool->lock);
         ended(pool, thread, code, &err);
+        tell_room(thread);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -269,6 +281,7 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
     for (const struct slow_job *job = pool->jobs; job != NULL; job = job->next)
         view.bytes += job->group.bytes;
     view.idle = pool->jobs == NULL;
+    pool->wants_room = !is_free(&brief) || !is_free(&slow);
     pthread_mutex_unlock(&pool->lock);
     view.long_us = is_free(&slow) ? LONG_US : 0;
     if (is_free(&brief))

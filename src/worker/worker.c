@@ -17,8 +17,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define WAIT_MS 200 /* how soon an idle worker notices that it is to stop, */
-#define FREE_MS 10  /* and one whose slow pool is busy that it has room */
+#define WAIT_MS 200 /* how soon an idle worker notices that it is to stop */
 /* A worker takes no more quick jobs at once than it is predicted to do in this time: what it holds
  * cannot be run by another, nor be overtaken by a job of higher priority. Of others it takes what
  * would begin soon. */
@@ -45,7 +44,6 @@ struct worker {
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
     int room;                      /* rows in both: how many to claim */
-    int wait_ms;                   /* for jobs */
     int64_t refreshed_ns;          /* when the device was last asked about its memory */
     struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
     int pass;                      /* of them all */
@@ -102,7 +100,6 @@ static uint64_t claim_bytes(const struct worker *worker, uint64_t taken) {
 static uint64_t note_room(struct worker *worker) {
     struct blasd_slow_pool_view view = {.brief_us = BRIEF_US, .long_us = UINT64_C(1) << 50};
     if (worker->pool != NULL) view = blasd_slow_pool_look(worker->pool);
-    worker->wait_ms = view.long_us == 0 || view.brief_us < BRIEF_US ? FREE_MS : WAIT_MS;
     blasd_worker_queue_lanes(worker->batcher.queue,
                              (const uint64_t[]){CLAIM_US, view.brief_us, view.long_us});
     return claim_bytes(worker, view.bytes);
@@ -352,8 +349,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     }
     if (measure_due(worker, count > 0) && (count > 0 || !jobs_came(worker)))
         return step_cost(worker, count > 0, err);
-    if (count == 0 &&
-        blasd_worker_queue_wait(worker->registered.queue, worker->wait_ms, &problem) != 0)
+    if (count == 0 && blasd_worker_queue_wait(worker->registered.queue, WAIT_MS, &problem) != 0)
         blasd_registration_miss(&problem);
     return 0;
 }

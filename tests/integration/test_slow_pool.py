@@ -1,10 +1,12 @@
 """Small jobs beside one that takes long, on the only worker: what the slow pool promises."""
 import os
+import re
 import signal
+import time
 
 import numpy as np
 import pytest
-from service import ENDED, until, wait_for
+from service import ENDED, Redis, until, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -26,6 +28,20 @@ def test_small_jobs_end_before_the_heavy_one(make_service):
     assert all(s["finished_at"] < job["finished_at"] for s in small)
     got = service.request("GET", f"/jobs/{heavy}/outputs/c", headers={"Accept": "application/x-npy"}).npy()
     assert got.shape == (4000, 4000) and (got == 4000).all()
+
+
+def test_redis_is_left_alone_while_nothing_but_the_heavy_job_is_there(make_service):
+    """The worker waits for jobs a few times a second, and hears of the end of those that run."""
+    service = make_service()
+    redis = Redis(service)
+
+    def waits():
+        return int(re.search(rb"cmdstat_blmpop:calls=(\d+)", redis("INFO", "commandstats"))[1])
+    heavy, began = start_heavy(service), time.monotonic()
+    before = waits()
+    until(service, heavy, ENDED)
+    assert waits() - before < 10 + 15 * (time.monotonic() - began)
+    redis.close()
 
 
 @pytest.mark.full

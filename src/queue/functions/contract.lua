@@ -1,7 +1,7 @@
 #!lua name=blasd_6
 -- revision 14
 -- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
--- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE SELECT SET TIME
+-- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
