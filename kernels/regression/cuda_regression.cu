@@ -20,13 +20,13 @@ extern "C" {
 #define SHARED_TARGETS 16 /* with robust errors, for which each takes launches */
 #define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
 
-static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *,
                    struct blasd_cuda_moves *moves) {
     struct regression_shape shape;
     struct blasd_err err;
     moves->outputs = 0;
     if (blasd_regression_read(task->job, &shape, &err) != 0 || shape.problems == 0 ||
-        blasd_regression_where(&shape) != REGRESSION_DEVICE || gram_too_large(&shape, facts)) {
+        blasd_regression_where(&shape) != REGRESSION_DEVICE) {
         moves->inputs = 0;
         return;
     }
@@ -66,7 +66,6 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     plan->settling.penalty = plan->wants.penalty;
     if (shape->method == METHOD_ELASTIC_NET)
         plan->settling.penalty = {shape->alpha * (1 - shape->l1_ratio), true};
-    plan->slices.sliced = gram_too_large(shape, job->facts);
 }
 
 static bool large(const struct gram_plan *plan) {
@@ -75,7 +74,7 @@ static bool large(const struct gram_plan *plan) {
 }
 
 static bool go_on(struct blasd_cuda_job *job, const struct gram_plan *plan, double progress) {
-    return plan->slices.sliced || !large(plan) || blasd_cuda_go_on(job, progress);
+    return !large(plan) || blasd_cuda_go_on(job, progress);
 }
 
 static int descend(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
@@ -125,26 +124,42 @@ static int solve(struct blasd_cuda_job *job, struct gram_plan *plan, struct blas
     code = plan->shape.method == METHOD_GD ? descend(job, plan, err)
                                            : gram_factor(g, a, &plan->wants, &plan->way, err);
     if (code == 0 && plan->wants.basis) code = gram_singular(g, a, &plan->way, err);
-    if (code == 0) code = gram_pass_slopes(job, plan, err);
+    if (code == 0) code = gram_leave(g, a, &plan->way, err);
+    if (code == 0) code = gram_slopes(g, a, &plan->way, err);
     if (code == 0) code = gram_correct(g, a, plan->wants.basis, &plan->way, err);
+    return code;
+}
+
+/* Residuals and fitted values to where they belong; the middles of robust covariances. */
+static int end_rows(struct gram_plan *plan, struct blasd_err *err) {
+    const struct gram_shape *g = &plan->gram;
+    const struct gram_arrays *a = &plan->arrays;
+    int code = 0;
+    if (plan->shape.residuals || plan->outputs.robust)
+        code = gram_put_rows(g, a, &plan->outputs, &plan->way, err);
+    for (int l = 0; code == 0 && plan->outputs.robust && l < g->t; l++) {
+        code = gram_weighted(g, a, l, plan->weighted, &plan->way, err);
+        /* the matrix itself is not needed any more: it is room for the sandwich */
+        if (code == 0) code = gram_sandwich(g, a, l, plan->weighted, a->gram, &plan->way, err);
+    }
     return code;
 }
 
 /* All of it. */
 static int launch(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
-    int code;
-    if (!plan->slices.sliced) {
-        code = gram_widen(plan->widening.spans, plan->widening.count, plan->widening.longest,
-                          plan->gram.units, &plan->way, err);
-        if (code != 0) return code;
-    }
-    code = gram_pass_ranges(job, plan, err);
-    if (code == 0) code = gram_pass_products(job, plan, err);
-    if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, &plan->way, err);
+    const struct gram_shape *g = &plan->gram;
+    const struct gram_arrays *a = &plan->arrays;
+    int blocks = gram_range_blocks(g);
+    int code = gram_widen(plan->widening.spans, plan->widening.count, plan->widening.longest,
+                          g->units, &plan->way, err);
+    if (code == 0) code = gram_ranges(g, a, plan->ranges, blocks, &plan->way, err);
+    if (code == 0) code = gram_settle(g, a, plan->ranges, blocks, &plan->settling, &plan->way, err);
+    if (code == 0) code = gram_products(g, a, &plan->way, err);
+    if (code == 0) code = gram_totals(g, a, &plan->way, err);
     if (code == 0 && plan->way.shared == nullptr && !go_on(job, plan, 0.5))
         return blasd_cuda_stopped(err);
     if (code == 0) code = solve(job, plan, err);
-    if (code == 0) code = gram_pass_rows(job, plan, err);
+    if (code == 0) code = end_rows(plan, err);
     return code;
 }
 
@@ -152,7 +167,7 @@ static int launch(struct blasd_cuda_job *job, struct gram_plan *plan, struct bla
  * host in between. It follows from one problem alone, whatever the stack or batch. */
 static bool shares(const struct blasd_cuda_job *job, const struct gram_plan *plan) {
     const struct regression_shape *shape = &plan->shape;
-    if (plan->slices.sliced || plan->gram.q >= blasd_cuda_tuning.spread_from) return false;
+    if (plan->gram.q >= blasd_cuda_tuning.spread_from) return false;
     if (job->tasks[0].plan->flops > MIXED_FLOPS * (double)shape->problems) return false;
     if (plan->outputs.robust && shape->t > SHARED_TARGETS) return false;
     return shape->method == METHOD_OLS || shape->method == METHOD_RIDGE;
@@ -172,14 +187,12 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     plan->where = blasd_regression_where(&plan->asked);
     if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
     fill(job, plan);
-    /* slices are of one problem; so many problems are more than a grid has blocks */
-    if (plan->gram.problems > INT32_MAX / 1024 || (plan->slices.sliced && plan->gram.problems > 1))
+    /* more problems than a grid has blocks */
+    if (plan->gram.problems > INT32_MAX / 1024)
         return blasd_fail(err, BLASD_E_out_of_memory, "inputs.x",
                           "so many problems do not fit the device: send them in several jobs");
     code = gram_take(job, plan, err);
     plan->way = {job->stream, shares(job, plan) ? job : nullptr};
-    plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
-                                         (plan->shape.residuals || plan->outputs.robust));
     return code == 0 && plan->way.shared != nullptr ? launch(job, plan, err) : code;
 }
 

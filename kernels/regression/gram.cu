@@ -23,7 +23,7 @@ static int64_t at_most(int64_t a, int64_t b) {
 struct scan_in {
     struct gram_shape s;
     const struct gram_data *data;
-    int blocks, first, entries; /* of each problem */
+    int blocks; /* of each problem */
     double *ranges;
 };
 
@@ -39,8 +39,7 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) scan_ro
     int64_t each = (s.n + args.blocks - 1) / args.blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int all = s.p + s.t, tid = (int)threadIdx.x;
-    double *out =
-        args.ranges + (problem * args.entries + args.first + block) * gram_range_numbers(s);
+    double *out = args.ranges + (problem * args.blocks + block) * gram_range_numbers(s);
     double sum = 0, heaviest = 0;
     const struct gram_data d = args.data[problem];
     for (int c0 = 0; c0 < all; c0 += THREADS) {
@@ -201,22 +200,22 @@ int gram_range_blocks(const struct gram_shape *s) {
 }
 
 int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, double *ranges,
-                int blocks, int first, int all, const struct gram_way *way, struct blasd_err *err) {
+                int blocks, const struct gram_way *way, struct blasd_err *err) {
     if (s->problems == 0) return 0;
     return gram_launch<struct scan_in>(way, STAGE_RANGES, scan_rows, scan_rows,
                                        s->problems * blocks, THREADS, 0,
-                                       {*s, arrays->data, blocks, first, all, ranges}, err);
+                                       {*s, arrays->data, blocks, ranges}, err);
 }
 
 int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
-                int all, const struct gram_settling *settling, const struct gram_way *way,
+                int blocks, const struct gram_settling *settling, const struct gram_way *way,
                 struct blasd_err *err) {
-    int columns = THREADS / gram_lanes_over(all), parts = (s->p + s->t + columns - 1) / columns;
+    int columns = THREADS / gram_lanes_over(blocks), parts = (s->p + s->t + columns - 1) / columns;
     if (s->problems == 0) return 0;
     if (parts < 1) parts = 1;
     return gram_launch<struct settle_in>(way, STAGE_SETTLE, settle_columns, settle_columns,
                                          s->problems * parts, THREADS, 0,
-                                         {*s, *arrays, ranges, all, parts, *settling}, err);
+                                         {*s, *arrays, ranges, blocks, parts, *settling}, err);
 }
 
 /* ---- the products ---- */
@@ -417,7 +416,6 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
 /* Where the sums go. */
 struct products_out {
     struct twofold *gram, *with_y, *squares;
-    bool add; /* to what is there */
 };
 
 struct collect_in {
@@ -427,10 +425,6 @@ struct collect_in {
     const struct twofold *partial;
     struct products_out out;
 };
-
-static __device__ void put(struct twofold *to, struct twofold value, bool add) {
-    *to = add ? two_add(*to, value) : value;
-}
 
 /* The partial sums of each element: its lanes share them out, each in order, then add theirs. */
 template <int M, class... In> static __global__ void __launch_bounds__(THREADS) collect(In... in) {
@@ -456,16 +450,15 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
         sum = two_lanes_sum(sum, lanes);
         if (lane != 0 || at >= all) continue;
         if (right < t.of_x) {
-            if (i < s.q && l < s.q && l >= i)
-                put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
+            if (i < s.q && l < s.q && l >= i) *(out.gram + (problem * s.q + i) * s.q + l) = sum;
             continue;
         }
         l -= t.of_x * M;
         if (l >= targets) continue;
         if (left < t.of_x) {
-            if (i < s.q) put(out.with_y + (problem * s.q + i) * targets + l, sum, out.add);
+            if (i < s.q) *(out.with_y + (problem * s.q + i) * targets + l) = sum;
         } else if (i - t.of_x * M == l) {
-            put(out.squares + problem * targets + l, sum, out.add);
+            *(out.squares + problem * targets + l) = sum;
         }
     }
 }
@@ -534,27 +527,27 @@ static struct products products_with(const struct gram_arrays *arrays, const dou
     return p;
 }
 
-int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
+int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays,
                   const struct gram_way *way, struct blasd_err *err) {
     struct products p = products_with(arrays, nullptr, s->t, ALL, STAGE_PRODUCTS);
-    if (gram_bytes_fit(s)) return gram_bytes(s, arrays, add, way, err);
-    p.out = {arrays->gram, arrays->with_y, arrays->squares, add};
+    if (gram_bytes_fit(s)) return gram_bytes(s, arrays, way, err);
+    p.out = {arrays->gram, arrays->with_y, arrays->squares};
     return any_products(s, &p, way, err);
 }
 
-int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
+int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays,
                 const struct gram_way *way, struct blasd_err *err) {
     struct products p = products_with(arrays, arrays->left, 2 * s->t, ONLY_Y, STAGE_SLOPES);
-    p.out = {nullptr, arrays->slopes, arrays->left_squares, add};
+    p.out = {nullptr, arrays->slopes, arrays->left_squares};
     return any_products(s, &p, way, err);
 }
 
 int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, bool add, const struct gram_way *way, struct blasd_err *err) {
+                  struct twofold *to, const struct gram_way *way, struct blasd_err *err) {
     int stage = STAGE_ROBUST + target * STAGES_OF_TARGET;
     struct products p = products_with(arrays, nullptr, 0, ONLY_X, stage);
     p.of.row_weight = arrays->row_weight + (int64_t)target * s->n;
     p.of.weight_step = (int64_t)s->t * s->n;
-    p.out = {to, nullptr, nullptr, add};
+    p.out = {to, nullptr, nullptr};
     return any_products(s, &p, way, err);
 }

@@ -101,28 +101,27 @@ size_t gram_scratch_bytes(const struct gram_shape *shape);
 
 /* Blocks that share the rows of a problem when the ranges of its columns are found. */
 int gram_range_blocks(const struct gram_shape *shape);
-/* The ranges of the columns over these rows, by `blocks` blocks: entries first .. first + blocks of
- * `all` for each problem, gram_range_numbers each. */
+/* The ranges of the columns, by `blocks` blocks for each problem, gram_range_numbers each. */
 int gram_ranges(const struct gram_shape *shape, const struct gram_arrays *arrays, double *ranges,
-                int blocks, int first, int all, const struct gram_way *way, struct blasd_err *err);
+                int blocks, const struct gram_way *way, struct blasd_err *err);
 /* columns, total, weight_scale and unit from them. */
 int gram_settle(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                const double *ranges, int all, const struct gram_settling *settling,
+                const double *ranges, int blocks, const struct gram_settling *settling,
                 const struct gram_way *way, struct blasd_err *err);
 /* The same as gram_products, of shapes that fit it (gram_bytes.cu). */
 bool gram_bytes_fit(const struct gram_shape *shape);
 size_t gram_bytes_scratch(const struct gram_shape *shape);
-int gram_bytes(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
+int gram_bytes(const struct gram_shape *shape, const struct gram_arrays *arrays,
                const struct gram_way *way, struct blasd_err *err);
-/* gram, with_y, squares; `add`: to what is there. */
-int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
+/* gram, with_y, squares. */
+int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays,
                   const struct gram_way *way, struct blasd_err *err);
 /* slopes and left_squares from `left`. */
-int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
+int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays,
                 const struct gram_way *way, struct blasd_err *err);
 /* X' diag(row_weight of one target) X into `to` (q x q for each problem). */
 int gram_weighted(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, bool add, const struct gram_way *way, struct blasd_err *err);
+                  struct twofold *to, const struct gram_way *way, struct blasd_err *err);
 
 /* tss, from the products. */
 int gram_totals(const struct gram_shape *shape, const struct gram_arrays *arrays,

@@ -69,7 +69,6 @@ struct gather_in {
     struct gram_shape s;
     struct gram_arrays a;
     int blocks;
-    bool add;
 };
 
 /* What a thread turns into digits: four rows of one column. */
@@ -288,7 +287,7 @@ template <class... In> static __global__ void __launch_bounds__(GATHER) gather_b
         put = l < s.q   ? a.gram + (problem * s.q + i) * s.q + l
               : i < s.q ? a.with_y + (problem * s.q + i) * s.t + l - s.q
                         : a.squares + problem * s.t + l - s.q;
-        *put = share.args.add ? two_add(*put, sum) : sum;
+        *put = sum;
     }
 }
 
@@ -305,7 +304,7 @@ size_t gram_bytes_scratch(const struct gram_shape *s) {
     return (size_t)s->problems * (size_t)blocks_of(s) * TILES * TILE * sizeof(struct twofold);
 }
 
-int gram_bytes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
+int gram_bytes(const struct gram_shape *s, const struct gram_arrays *arrays,
                const struct gram_way *way, struct blasd_err *err) {
     int blocks = blocks_of(s), code;
     int64_t threads = s->problems * TILES * TILE * gram_lanes_over(blocks);
@@ -319,5 +318,5 @@ int gram_bytes(const struct gram_shape *s, const struct gram_arrays *arrays, boo
     if (code != 0) return code;
     return gram_launch<struct gather_in>(way, STAGE_PRODUCTS + 1, gather_bytes, gather_bytes,
                                          gathering < most ? gathering : most, GATHER, 0,
-                                         {*s, *arrays, blocks, add}, err);
+                                         {*s, *arrays, blocks}, err);
 }

@@ -104,95 +104,15 @@ static int make_tables(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     return code;
 }
 
-/* Bytes that a row takes on the device, beside what does not grow with rows. */
-static double row_bytes(const struct regression_shape *shape) {
-    double t = (double)shape->t, numbers = (double)shape->p + t + 1; /* x, y, w */
-    numbers += 3 * t;                                                /* what is left, row weights */
-    if (shape->residuals) numbers += 2 * t;
-    if (shape->storage == BLASD_float32)
-        numbers += ((double)shape->p + t + 1) / 2; /* as it comes */
-    return 8 * numbers;
-}
-
-bool gram_too_large(const struct regression_shape *shape, const struct blasd_gpu_facts *facts) {
-    return (double)shape->problems * (double)shape->n * row_bytes(shape) >
-           (double)facts->memory_bytes / 2;
-}
-
-/* Buffers for slices of float32 data as they come. All of a buffer is widened each time: what the
- * last slice leaves of it is nobody's. */
-static int make_narrow(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
-    const struct regression_shape *shape = &plan->shape;
-    struct gram_widening *w = &plan->widening;
-    struct gram_slices *s = &plan->slices;
-    int64_t widths[] = {shape->p, shape->t, 1};
-    int inputs = shape->weighted ? 3 : 2, code;
-    struct gram_span *spans;
-    if (job->tasks[0].inputs[IN_X].dtype != BLASD_float32) return 0;
-    code = blasd_cuda_table(job, 2 * (size_t)inputs * sizeof *spans, (void **)&spans,
-                            (void **)&w->spans, err);
-    for (int turn = 0; code == 0 && turn < 2; turn++)
-        for (int i = 0; code == 0 && i < inputs; i++, spans++) {
-            double *to = i == IN_X ? s->x[turn] : i == IN_Y ? s->y[turn] : s->w[turn];
-            int64_t count = s->rows * widths[i];
-            code = take(job, s->rows, widths[i], &s->narrow[turn][i], err);
-            if (code == 0) *spans = {s->narrow[turn][i], to, count};
-            w->longest = count > w->longest ? count : w->longest;
-        }
-    w->count = inputs;
-    return code;
-}
-
-/* Buffers for slices, in place of the data. */
-static int make_buffers(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
-    const struct regression_shape *shape = &plan->shape;
-    struct gram_slices *s = &plan->slices;
-    size_t size = blasd_dtype_size(shape->storage);
-    double rows = (double)job->facts->memory_bytes / 4 / (2 * row_bytes(shape));
-    char **residuals, **fitted;
-    struct gram_data *data;
-    int code = 0;
-    s->rows = rows < 1 ? 1 : rows < (double)shape->n ? (int64_t)rows : shape->n;
-    s->count = (shape->n + s->rows - 1) / s->rows;
-    for (int i = 0; code == 0 && i < 2; i++) {
-        s->mark[i] = s->sent[i] = -1;
-        code = take(job, s->rows, shape->p, &s->x[i], err);
-        if (code == 0) code = take(job, s->rows, shape->t, &s->y[i], err);
-        if (code == 0 && shape->weighted) code = take(job, s->rows, 1, &s->w[i], err);
-        if (code != 0 || !shape->residuals) continue;
-        code = take(job, s->rows * (int64_t)size, shape->t, &s->residuals[i], err);
-        if (code == 0) code = take(job, s->rows * (int64_t)size, shape->t, &s->fitted[i], err);
-    }
-    if (code == 0)
-        code = blasd_cuda_table(job, 2 * sizeof *data, (void **)&data, (void **)&plan->arrays.data,
-                                err);
-    if (code == 0)
-        code = blasd_cuda_table(job, 2 * sizeof(char *), (void **)&residuals,
-                                (void **)&plan->outputs.residuals, err);
-    if (code == 0)
-        code = blasd_cuda_table(job, 2 * sizeof(char *), (void **)&fitted,
-                                (void **)&plan->outputs.fitted, err);
-    for (int i = 0; code == 0 && i < 2; i++) {
-        data[i] = {s->x[i], s->y[i], s->w[i]};
-        residuals[i] = s->residuals[i];
-        fitted[i] = s->fitted[i];
-    }
-    if (!shape->residuals) plan->outputs.residuals = plan->outputs.fitted = nullptr;
-    return code == 0 ? make_narrow(job, plan, err) : code;
-}
-
 /* ---- what is made of them ---- */
 
 /* What every method needs: the matrix and its factor. */
 static int take_common(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
     struct gram_arrays *a = &plan->arrays;
-    struct gram_shape slice = plan->gram;
     int64_t problems = plan->gram.problems, q = plan->shape.q, t = plan->shape.t;
-    int64_t ranges;
+    int64_t ranges = gram_range_blocks(&plan->gram) * gram_range_numbers(plan->gram);
     int code = take(job, problems, q + t, &a->columns, err);
-    slice.n = plan->slices.rows;
-    ranges = gram_range_blocks(&slice) * plan->slices.count * gram_range_numbers(plan->gram);
-    if (code == 0) code = take(job, problems, ranges, &plan->slices.ranges, err);
+    if (code == 0) code = take(job, problems, ranges, &plan->ranges, err);
     if (code == 0) code = take(job, problems, 1, &a->total, err);
     if (code == 0) code = take(job, problems, 1, &a->weight_scale, err);
     if (code == 0) code = take_back(job, problems, t + 1, &plan->results.unit, &a->unit, err);
@@ -201,7 +121,7 @@ static int take_common(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     if (code == 0) code = take(job, problems, t, &a->squares, err);
     if (code == 0) code = take(job, problems, q, &a->pivots, err);
     if (code == 0) code = take(job, problems, q * t, &a->b, err);
-    if (code == 0) code = blasd_cuda_take(job, gram_scratch_bytes(&slice), &a->scratch, err);
+    if (code == 0) code = blasd_cuda_take(job, gram_scratch_bytes(&plan->gram), &a->scratch, err);
     if (code == 0) code = take_back(job, problems, t, &plan->results.tss, &a->tss, err);
     return code;
 }
@@ -229,7 +149,7 @@ static int take_rows(struct blasd_cuda_job *job, struct gram_plan *plan, struct 
     if (code != 0 || blasd_regression_sparse(&plan->shape)) return code;
     code = take(job, problems, q * 2 * t, &a->slopes, err);
     if (code == 0) code = take(job, problems, 2 * t, &a->left_squares, err);
-    if (code == 0) code = take(job, problems, plan->slices.rows * 2 * t, &a->left, err);
+    if (code == 0) code = take(job, problems, plan->shape.n * 2 * t, &a->left, err);
     return code;
 }
 
@@ -242,9 +162,8 @@ static int take_basis(struct blasd_cuda_job *job, struct gram_plan *plan, struct
     if (code == 0) code = take_back(job, problems, q * q, &back->basis, &a->basis, err);
     if (code == 0) code = take_back(job, problems, q, &back->singular, &a->singular, err);
     if (code != 0 || !plan->outputs.robust) return code;
-    code = take(job, problems, t * plan->slices.rows, &a->row_weight, err);
-    if (code == 0)
-        code = take(job, problems, q * q * (plan->slices.sliced ? t : 1), &plan->weighted, err);
+    code = take(job, problems, t * plan->shape.n, &a->row_weight, err);
+    if (code == 0) code = take(job, problems, q * q, &plan->weighted, err);
     if (code == 0) code = take_back(job, problems, t * q * q, &back->middle, &a->middle, err);
     return code;
 }
@@ -288,10 +207,7 @@ static int take_sparse(struct blasd_cuda_job *job, struct gram_plan *plan, struc
 }
 
 int gram_take(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
-    int code;
-    plan->slices.rows = plan->shape.n;
-    plan->slices.count = 1;
-    code = plan->slices.sliced ? make_buffers(job, plan, err) : make_tables(job, plan, err);
+    int code = make_tables(job, plan, err);
     if (code == 0) code = take_common(job, plan, err);
     if (code == 0 && plan->wants.triangle) code = take_triangle(job, plan, err);
     if (code == 0) code = take_rows(job, plan, err);

@@ -289,6 +289,7 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
             MOST_TRIANGLE);
     plan->workspace_bytes = (uint64_t)bytes;
     plan->device_bytes = plan->workspace_bytes;
+    plan->device_least_bytes = plan->device_bytes;
     if (blasd_regression_where(&shape) == REGRESSION_REFUSED)
         plan->host_only = REGRESSION_DEVICE_TAKES;
     plan->batchable = true;

@@ -191,16 +191,15 @@ static int mixed_regressions(int i, struct trial **ret) {
 static const struct kind {
     const char *op;
     int (*make)(int i, struct trial **ret);
-    uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},     {"matmul", large_products, 0},
-    {"matmul", mixed_products, 0},    {"matmul", emulated_products, 0},
-    {"matmul", half_products, 0},     {"matmul", stacks, 0},
-    {"matmul", long_stacks, 0},       {"solve", systems, 0},
-    {"solve", mixed_systems, 0},      {"solve", stacked_systems, 0},
-    {"solve", large_systems, 0},      {"distance", distances, 0},
-    {"distance", mixed_distances, 0}, {"distance", stacked_distances, 0},
-    {"regression", regressions, 0},   {"regression", mixed_regressions, 0},
+    {"matmul", tiny_products},     {"matmul", large_products},
+    {"matmul", mixed_products},    {"matmul", emulated_products},
+    {"matmul", half_products},     {"matmul", stacks},
+    {"matmul", long_stacks},       {"solve", systems},
+    {"solve", mixed_systems},      {"solve", stacked_systems},
+    {"solve", large_systems},      {"distance", distances},
+    {"distance", mixed_distances}, {"distance", stacked_distances},
+    {"regression", regressions},   {"regression", mixed_regressions},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
 
@@ -254,7 +253,6 @@ static int batch_run(struct batch *batch, struct blasd_device *device) {
         batch->tasks[i] = batch->trials[i]->task;
         name_inputs(&batch->tasks[i], i);
     }
-    if (batch->kind->memory != 0) device->facts.memory_bytes = batch->kind->memory;
     code = batch->kernel->run(device, batch->tasks, batch->count, &trial_watch.base, &err);
     if (code != 0) {
         assert_int_equal(err.code, -code);
@@ -383,7 +381,7 @@ static void every_place(const struct fault *fault, int first, int least) {
     int ops = 0;
     while (blasd_ops[ops] != NULL) ops++;
     for (int k = 0; k < KINDS + ops; k++) {
-        const struct kind own = {k < KINDS ? "" : blasd_ops[k - KINDS]->name, NULL, 0};
+        const struct kind own = {k < KINDS ? "" : blasd_ops[k - KINDS]->name, NULL};
         struct batch batch;
         struct blasd_device *device;
         int n = first;

@@ -1,5 +1,5 @@
 /* regression on CUDA beside the CPU's: the same jobs through both, of every method and shape, whole
- * and in slices; what the device refuses; stopping it. */
+ * what the device refuses; stopping it. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
 #include "tests/unit/kernels/kernel_support.h"
@@ -264,76 +264,6 @@ static void far_problems_have_units_of_their_own(void **state) {
     }
 }
 
-/* The same jobs on a device that has room for some rows. */
-static void slices_change_nothing(void **state) {
-    static const struct form large[] = {{0, 700, 5, 2, true, false, false, 1},
-                                        {0, 900, 3, 0, false, false, true, 2},
-                                        {0, 400, 30, 0, true, false, false, 1}};
-    uint64_t memory = trial_device()->facts.memory_bytes;
-    (void)state;
-    for (size_t f = 0; f < sizeof large / sizeof *large; f++) {
-        for (int method = 0; method < 5; method += trial_step(2)) {
-            struct trial *t = make(&large[f]);
-            char what[80];
-            set_method(t, method, (int)f * 2 % 5, method != 2, method % 2 == 0);
-            snprintf(what, sizeof what, "slices of form %d, %s", (int)f, methods[method]);
-            trial_device()->facts.memory_bytes = (uint64_t)trial_between(9000, 60000);
-            compare(t, 1e-9, what);
-            trial_device()->facts.memory_bytes = memory;
-            trial_free(t);
-        }
-    }
-}
-
-/* Slices settle on the units of the whole. */
-static void slices_of_far_data_agree(void **state) {
-    const struct form f = {0, 500, 4, 2, true, false, false, 1};
-    uint64_t memory = trial_device()->facts.memory_bytes;
-    struct trial *t = make(&f);
-    double *y = t->given[1], *w = t->given[2], *coef, *errors;
-    (void)state;
-    for (int64_t i = 0; i < f.n * f.t; i++) y[i] = ldexp(y[i], i % 2 == 0 ? 620 : -620);
-    for (int64_t i = 0; i < f.n; i++) w[i] = ldexp(w[i], 600);
-    set_method(t, 0, 4, true, false);
-    run_on(&blasd_backend_cpu, cpu_device(), t);
-    coef = calloc((size_t)(f.p * f.t), sizeof *coef);
-    errors = calloc((size_t)((f.p + 1) * f.t), sizeof *errors);
-    assert_true(coef != NULL && errors != NULL);
-    for (int64_t i = 0; i < f.p * f.t; i++) coef[i] = trial_value(trial_output(t, "coef"), i);
-    for (int64_t i = 0; i < (f.p + 1) * f.t; i++)
-        errors[i] = trial_value(trial_output(t, "stderr"), i);
-    trial_device()->facts.memory_bytes = 30000;
-    run_on(&blasd_backend, trial_device(), t);
-    trial_device()->facts.memory_bytes = memory;
-    for (int64_t i = 0; i < f.p * f.t; i++) {
-        double error = fabs(trial_value(trial_output(t, "coef"), i) - coef[i]);
-        assert_true(error <= 1e-9 * errors[i / f.p * (f.p + 1) + i % f.p + 1]);
-    }
-    for (int64_t i = 0; i < (f.p + 1) * f.t; i++) {
-        double error = fabs(trial_value(trial_output(t, "stderr"), i) - errors[i]);
-        assert_true(error <= 1e-9 * errors[i]);
-    }
-    free(coef);
-    free(errors);
-    trial_free(t);
-}
-
-static void slices_can_be_stopped(void **state) {
-    const struct form f = {0, 900, 4, 0, false, false, false, 1};
-    uint64_t memory = trial_device()->facts.memory_bytes;
-    struct trial *t = make(&f);
-    (void)state;
-    trial_device()->facts.memory_bytes = 20000;
-    assert_int_equal(trial_run(t), 0);
-    assert_true(trial_watch.calls > 6);
-    trial_watch.stop_after = 4;
-    assert_int_equal(trial_run(t), BLASD_E_cancelled);
-    trial_watch.stop_after = 0;
-    trial_device()->facts.memory_bytes = memory;
-    assert_int_equal(trial_run(t), 0);
-    trial_free(t);
-}
-
 static void long_descents_can_be_stopped(void **state) {
     const struct form f = {0, 30, 2, 0, false, false, false, 0};
     struct trial *t = make(&f);
@@ -523,9 +453,6 @@ int main(void) {
         cmocka_unit_test(both_backends_agree),
         cmocka_unit_test(wide_penalised_fits_agree),
         cmocka_unit_test(far_problems_have_units_of_their_own),
-        cmocka_unit_test(slices_change_nothing),
-        cmocka_unit_test(slices_of_far_data_agree),
-        cmocka_unit_test(slices_can_be_stopped),
         cmocka_unit_test(long_descents_can_be_stopped),
         cmocka_unit_test(a_grid_makes_a_blocks_bits),
         cmocka_unit_test(wide_fits_have_the_grid),

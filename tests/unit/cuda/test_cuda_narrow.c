@@ -113,52 +113,9 @@ static void the_bits_are_those_of_float64(void **state) {
     }
 }
 
-/* One problem whose rows come in slices, on a device that believes to have little memory. */
-static void slices_too(void **state) {
-    enum { LONG = 900 };
-    static const char *const methods[] = {"ols", "ridge", "lasso", "gd"};
-    (void)state;
-    for (size_t m = 0; m < 4; m++) {
-        const int64_t x[2] = {LONG, P};
-        struct trial *t = trial_new("regression");
-        struct blasd_device *device;
-        struct blasd_err err;
-        float *to = trial_input(t, "x", BLASD_float32, BLASD_ROW_MAJOR, 2, x);
-        void *kept[BLASD_MAX_OUTPUTS] = {NULL};
-        uint64_t up;
-        for (int i = 0; i < LONG * P; i++) to[i] = (float)trial_normal();
-        to = trial_input(t, "y", BLASD_float32, BLASD_ROW_MAJOR, 1, x);
-        for (int i = 0; i < LONG; i++) to[i] = (float)trial_normal();
-        to = trial_input(t, "sample_weight", BLASD_float32, BLASD_ROW_MAJOR, 1, x);
-        for (int i = 0; i < LONG; i++) to[i] = (float)(1.5 + trial_uniform());
-        trial_set_choice(t, "method", methods[m]);
-        trial_set_bool(t, "residuals", true);
-        assert_int_equal(blasd_backend.device_open(0, &device, &err), 0);
-        device->facts.memory_bytes = 20000;
-        up = run(device, &t, 1, false);
-        assert_true(up > 2 * LONG * (P + 2) * sizeof(float)); /* each pass once more */
-        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
-            const struct blasd_tensor *out = &t->task.outputs[o];
-            if (out->rank < 0) continue;
-            kept[o] = trial_alloc(blasd_tensor_bytes(out));
-            memcpy(kept[o], out->data, blasd_tensor_bytes(out));
-        }
-        assert_true(up < run(device, &t, 1, true) * 2 / 3);
-        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
-            const struct blasd_tensor *out = &t->task.outputs[o];
-            if (kept[o] == NULL) continue;
-            assert_memory_equal(out->data, kept[o], blasd_tensor_bytes(out));
-            free(kept[o]);
-        }
-        trial_free(t);
-        blasd_backend.device_close(device);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_float64),
-        cmocka_unit_test(slices_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,47 +69,6 @@ static void large_systems(void **state) {
     assert_int_equal(blasd_standin.host_blocks, 0);
 }
 
-/* Rows in slices, from a file that is registered: as many waits for many slices as for few. */
-static void slices_of_a_regression(void **state) {
-    enum { LONG = 1200, P = 3 };
-    const size_t x_bytes = LONG * P * sizeof(double), bytes = 2 * x_bytes;
-    static const char *const methods[] = {"ols", "ridge", "lasso"};
-    void *file = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    (void)state;
-    assert_true(file != MAP_FAILED);
-    for (size_t m = 0; m < 3; m++) {
-        long waits[2];
-        for (int few = 0; few < 2; few++) {
-            const int64_t shape[2] = {LONG, P};
-            struct trial *t = trial_new("regression");
-            struct blasd_device *device;
-            long copies = blasd_standin.copies_up;
-            double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shape);
-            double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, shape);
-            blasd_cuda_sizes.pinned_least = 1;
-            blasd_cuda_sizes.pinned_after = 1;
-            trial_seed = 77;
-            for (int i = 0; i < LONG * P; i++) x[i] = trial_normal();
-            for (int i = 0; i < LONG; i++) y[i] = trial_normal();
-            trial_set_choice(t, "method", methods[m]);
-            assert_int_equal(trial_plan(t), BLASD_OK);
-            trial_bind(t);
-            t->task.inputs[0].data = memcpy(file, x, x_bytes);
-            t->task.inputs[1].data = memcpy((char *)file + x_bytes, y, LONG * sizeof *y);
-            device = open_device();
-            blasd_backend.memory_comes(device, file, bytes, true);
-            device->facts.memory_bytes = few ? 40000 : 8000;
-            waits[few] = waits_of(device, t);
-            copies = blasd_standin.copies_up - copies;
-            assert_true(copies > (few ? 10 : 60)); /* there were slices */
-            blasd_backend.device_close(device);
-            trial_free(t);
-        }
-        assert_int_equal(waits[0], waits[1]);
-    }
-    munmap(file, bytes);
-}
-
 /* As many launches of gd as steps need; a wait for several of them. */
 static void steps_of_gd(void **state) {
     struct blasd_device *device = open_device();
@@ -164,7 +123,6 @@ static void the_hosts_part_is_stopped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_systems),
-        cmocka_unit_test(slices_of_a_regression),
         cmocka_unit_test(steps_of_gd),
         cmocka_unit_test(the_hosts_part_is_stopped),
     };
