@@ -1,6 +1,6 @@
 /* Numbers held as the sum of two doubles, on the device: for what is summed once over the points.
  * Roundings are written out, so that nothing is contracted. On the host:
- * ../numeric/double_double.h. */
+ * ../numeric/dd.h. */
 #ifndef BLASD_KERNELS_DISTANCE_PAIR_DD_CUH
 #define BLASD_KERNELS_DISTANCE_PAIR_DD_CUH
 

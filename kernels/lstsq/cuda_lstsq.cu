@@ -7,6 +7,8 @@ extern "C" {
 #include "kernels/lstsq/lstsq.h"
 }
 
+#include "kernels/numeric/dd.h"
+
 #define THREADS 256
 #define COLUMNS 4      /* of right-hand sides for which an element of a is read once */
 #define HOST_FLOPS 4e9 /* of an item that the host does again, at most */
@@ -59,8 +61,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* r = b - a x, each product and sum without error but in the last digit of what is left over:
- * otherwise rounding is all that is left of what x nearly meets. Roundings are written out, so that
- * nothing is contracted. By threads that have a row each, which COLUMNS columns of x share. */
+ * otherwise rounding is all that is left of what x nearly meets. By threads that have a row each,
+ * which COLUMNS columns of x share. */
 static __global__ void __launch_bounds__(THREADS)
     lstsq_left(int64_t m, int64_t n, int64_t columns, const double *a, const double *x,
                const double *b, double *r) {
@@ -68,28 +70,19 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < m * groups;
          at += (int64_t)gridDim.x * blockDim.x) {
         int64_t i = at % m, first = at / m * COLUMNS;
-        double sum[COLUMNS], rest[COLUMNS];
+        struct dd sum[COLUMNS];
         BLASD_UNROLL
-        for (int c = 0; c < COLUMNS; c++) {
-            sum[c] = first + c < columns ? b[(first + c) * m + i] : 0;
-            rest[c] = 0;
-        }
+        for (int c = 0; c < COLUMNS; c++)
+            sum[c] = dd_from(first + c < columns ? b[(first + c) * m + i] : 0);
         for (int64_t j = 0; j < n; j++) {
-            double by = -a[j * m + i];
             BLASD_UNROLL
-            for (int c = 0; c < COLUMNS; c++) {
-                double factor = first + c < columns ? x[(first + c) * n + j] : 0;
-                double product = __dmul_rn(by, factor), low = __fma_rn(by, factor, -product);
-                double next = __dadd_rn(sum[c], product), part = __dsub_rn(next, sum[c]);
-                double lost =
-                    __dadd_rn(__dsub_rn(sum[c], __dsub_rn(next, part)), __dsub_rn(product, part));
-                rest[c] = __dadd_rn(rest[c], __dadd_rn(lost, low));
-                sum[c] = next;
-            }
+            for (int c = 0; c < COLUMNS; c++)
+                if (first + c < columns)
+                    sum[c] = dd_subtract_product(sum[c], a[j * m + i], x[(first + c) * n + j]);
         }
         BLASD_UNROLL
         for (int c = 0; c < COLUMNS; c++)
-            if (first + c < columns) r[(first + c) * m + i] = sum[c] + rest[c];
+            if (first + c < columns) r[(first + c) * m + i] = dd_round(sum[c]);
     }
 }
 

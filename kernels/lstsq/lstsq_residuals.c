@@ -2,7 +2,7 @@
  * float64 little but rounding is left there. Read next: cpu_lstsq.c. */
 #include "core/wanted.h"
 #include "kernels/lstsq/lstsq.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 
 #define NEAR 0x1p-10 /* of what is subtracted: of larger residuals float64 has 40 bits at least */
 #define STRIP 512    /* rows whose sums stay in the cache */
@@ -12,12 +12,6 @@ struct left {
     const double *a, *x, *b, *size; /* size: what is subtracted of each column, in norms */
     double *r;
 };
-
-/* sum - a x, without error but in the last digit of sum.lo. */
-DD_INLINE struct dd subtract_product(struct dd sum, double a, double x) {
-    struct dd product = dd_two_product(a, -x), next = dd_two_sum(sum.hi, product.hi);
-    return (struct dd){next.hi, sum.lo + (next.lo + product.lo)};
-}
 
 /* r -= a x for some rows, by four columns of a at a time: sums are read and written for each. */
 DD_CLONES
@@ -30,16 +24,16 @@ static void subtract(const struct left *left, const double *x, int64_t from, int
     for (int64_t i = 0; i < rows; i++) hi[i] = r[i];
     for (; j + 4 <= left->n; j += 4, a += 4 * m)
         for (int64_t i = 0; i < rows; i++) {
-            struct dd sum = subtract_product((struct dd){hi[i], lo[i]}, a[i], x[j]);
-            sum = subtract_product(sum, a[m + i], x[j + 1]);
-            sum = subtract_product(sum, a[2 * m + i], x[j + 2]);
-            sum = subtract_product(sum, a[3 * m + i], x[j + 3]);
+            struct dd sum = dd_subtract_product((struct dd){hi[i], lo[i]}, a[i], x[j]);
+            sum = dd_subtract_product(sum, a[m + i], x[j + 1]);
+            sum = dd_subtract_product(sum, a[2 * m + i], x[j + 2]);
+            sum = dd_subtract_product(sum, a[3 * m + i], x[j + 3]);
             hi[i] = sum.hi;
             lo[i] = sum.lo;
         }
     for (; j < left->n; j++, a += m)
         for (int64_t i = 0; i < rows; i++) {
-            struct dd sum = subtract_product((struct dd){hi[i], lo[i]}, a[i], x[j]);
+            struct dd sum = dd_subtract_product((struct dd){hi[i], lo[i]}, a[i], x[j]);
             hi[i] = sum.hi;
             lo[i] = sum.lo;
         }

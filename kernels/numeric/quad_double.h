@@ -1,10 +1,10 @@
 /* Numbers held as the unevaluated sum of four doubles, about 62 digits, for what squares a
  * condition number and is small enough to pay for it: a product is 300 operations. As
- * double_double.h, it needs a compiler that neither reorders nor contracts. */
+ * dd.h, it needs a compiler that neither reorders nor contracts. */
 #ifndef BLASD_KERNELS_QUAD_DOUBLE_H
 #define BLASD_KERNELS_QUAD_DOUBLE_H
 
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 
 struct quad {
     double c[4]; /* falling; each at most about a unit in the last place of the one before */

@@ -249,7 +249,7 @@ struct products_in {
     struct gram_shape s;
     struct products_of of;
     struct tiling t;
-    struct twofold *partial;
+    struct dd *partial;
 };
 
 enum part { ALL, ONLY_X, ONLY_Y };
@@ -299,11 +299,10 @@ static __device__ void find_tile(const struct tiling &t, int k, int *left, int *
 template <bool WEIGHTED>
 static __device__ inline void add_product(double *hi, double *lo, double high, double low,
                                           double b) {
-    double product = __dmul_rn(high, b), rest = __fma_rn(high, b, -product);
-    double sum = *hi + product, part = sum - *hi;
-    if (WEIGHTED) rest = __fma_rn(low, b, rest);
-    *lo += ((*hi - (sum - part)) + (product - part)) + rest;
-    *hi = sum;
+    struct dd product = dd_two_product(high, b), sum = dd_two_sum(*hi, product.hi);
+    if (WEIGHTED) product.lo = DD_JOINED(low, b, product.lo);
+    *lo += sum.lo + product.lo;
+    *hi = sum.hi;
 }
 
 /* Element `column` (counted in tiles' columns of M) of row i, 0 where there is none. */
@@ -326,7 +325,7 @@ static __device__ double element(const struct gram_shape &s, const struct produc
 /* Adds the groups' sums, half of them to the other half, through shared memory. */
 template <int M>
 static __device__ void join_groups(const struct tiling &t, int tile, int group, double (*hi)[M],
-                                   double (*lo)[M], struct twofold *room) {
+                                   double (*lo)[M], struct dd *room) {
     for (int half = t.groups / 2; half > 0; half /= 2) {
         __syncthreads();
         if (group >= half && group < 2 * half)
@@ -336,8 +335,8 @@ static __device__ void join_groups(const struct tiling &t, int tile, int group, 
         __syncthreads();
         if (group < half)
             for (int e = 0; e < M * M; e++) {
-                struct twofold sum = two_add({hi[e / M][e % M], lo[e / M][e % M]},
-                                             room[(e * half + group) * t.chunk + tile]);
+                struct dd sum = dd_add({hi[e / M][e % M], lo[e / M][e % M]},
+                                       room[(e * half + group) * t.chunk + tile]);
                 hi[e / M][e % M] = sum.hi;
                 lo[e / M][e % M] = sum.lo;
             }
@@ -353,7 +352,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
     const struct gram_shape s = share.args.s;
     const struct products_of in = share.args.of;
     const struct tiling t = share.args.t;
-    struct twofold *partial = share.args.partial;
+    struct dd *partial = share.args.partial;
     int64_t row_blocks = s.problems * t.blocks, at_row = share.block() % row_blocks;
     int64_t problem = at_row / t.blocks, block = at_row % t.blocks;
     int64_t each = (s.n + t.blocks - 1) / t.blocks, from = block * each;
@@ -384,7 +383,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
             v = element<M>(s, in, d, t, problem, i0 + row, column);
             plain[at] = v;
             if (WEIGHTED) {
-                struct twofold weighted = two_product(w[i0 + row] * weight_scale, v);
+                struct dd weighted = dd_two_product(w[i0 + row] * weight_scale, v);
                 high[at] = weighted.hi;
                 low[at] = weighted.lo;
             }
@@ -401,12 +400,12 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
         }
         __syncthreads();
         for (int e = 0; e < M * M; e++) {
-            struct twofold sum = two_settle({hi[e / M][e % M], lo[e / M][e % M]});
+            struct dd sum = gram_settled({hi[e / M][e % M], lo[e / M][e % M]});
             hi[e / M][e % M] = sum.hi;
             lo[e / M][e % M] = sum.lo;
         }
     }
-    join_groups<M>(t, tile, group, hi, lo, reinterpret_cast<struct twofold *>(shared));
+    join_groups<M>(t, tile, group, hi, lo, reinterpret_cast<struct dd *>(shared));
     if (!mine || group != 0) return;
     for (int e = 0; e < M * M; e++)
         partial[(at_row * t.count + k - t.first) * M * M + e] = {hi[e / M][e % M],
@@ -415,14 +414,14 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
 
 /* Where the sums go. */
 struct products_out {
-    struct twofold *gram, *with_y, *squares;
+    struct dd *gram, *with_y, *squares;
 };
 
 struct collect_in {
     struct gram_shape s;
     struct tiling t;
     int targets;
-    const struct twofold *partial;
+    const struct dd *partial;
     struct products_out out;
 };
 
@@ -441,13 +440,13 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
     for (; at - in_warp < all; at += share.blocks() * THREADS / lanes) {
         int64_t unit = at < all ? at : all - 1, problem = unit / each, element = unit % each;
         int left, right, i, l;
-        struct twofold sum = {0, 0};
+        struct dd sum = {0, 0};
         find_tile(t, t.first + (int)(element / (M * M)), &left, &right);
         i = left * M + (int)(element % (M * M)) / M;
         l = right * M + (int)(element % (M * M)) % M;
         for (int b = lane; b < t.blocks; b += lanes)
-            sum = two_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
-        sum = two_lanes_sum(sum, lanes);
+            sum = dd_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
+        sum = gram_lanes_sum(sum, lanes);
         if (lane != 0 || at >= all) continue;
         if (right < t.of_x) {
             if (i < s.q && l < s.q && l >= i) *(out.gram + (problem * s.q + i) * s.q + l) = sum;
@@ -468,7 +467,7 @@ struct products {
     struct products_of of;
     enum part part;
     int stage;
-    struct twofold *scratch;
+    struct dd *scratch;
     struct products_out out;
 };
 
@@ -477,7 +476,7 @@ static int run_products(const struct gram_shape *s, const struct products *p,
                         const struct gram_way *way, struct blasd_err *err) {
     const struct tiling t = make_tiling<M>(s, p->of.targets, WEIGHTED, p->part);
     size_t stage = (size_t)t.rows * (size_t)t.width * 8 * (WEIGHTED ? 3 : 1);
-    size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
+    size_t room = t.groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct dd) : 0;
     int64_t threads = s->problems * t.count * M * M * gram_lanes_over(t.blocks);
     int64_t blocks = (threads + THREADS - 1) / THREADS;
     int code;
@@ -505,8 +504,7 @@ static int any_products(const struct gram_shape *s, const struct products *p,
 
 template <int M> static size_t products_bytes(const struct gram_shape *s) {
     struct tiling t = make_tiling<M>(s, 2 * s->t, true, ALL);
-    return (size_t)s->problems * (size_t)t.blocks * (size_t)t.count * M * M *
-           sizeof(struct twofold);
+    return (size_t)s->problems * (size_t)t.blocks * (size_t)t.count * M * M * sizeof(struct dd);
 }
 
 size_t gram_scratch_bytes(const struct gram_shape *s) {
@@ -523,7 +521,7 @@ static struct products products_with(const struct gram_arrays *arrays, const dou
     p.of = {arrays->data, arrays->columns, left, nullptr, arrays->weight_scale, 0, targets};
     p.part = part;
     p.stage = stage;
-    p.scratch = static_cast<struct twofold *>(arrays->scratch);
+    p.scratch = static_cast<struct dd *>(arrays->scratch);
     return p;
 }
 
@@ -543,7 +541,7 @@ int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays,
 }
 
 int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, const struct gram_way *way, struct blasd_err *err) {
+                  struct dd *to, const struct gram_way *way, struct blasd_err *err) {
     int stage = STAGE_ROBUST + target * STAGES_OF_TARGET;
     struct products p = products_with(arrays, nullptr, 0, ONLY_X, stage);
     p.of.row_weight = arrays->row_weight + (int64_t)target * s->n;

@@ -59,19 +59,19 @@ struct gram_shape {
 /* Arrays on the device, problem after problem. `scratch` is what the launches below need beside. */
 struct gram_arrays {
     const struct gram_data *data;
-    struct gram_column *columns;  /* q + t */
-    double *total;                /* of the weights, in their unit */
-    double *weight_scale;         /* what weights are multiplied by: a power of two */
-    struct twofold *gram;         /* q x q: above, the products; below, what the factor leaves */
-    struct twofold *with_y;       /* q x t */
-    struct twofold *squares;      /* t */
-    struct twofold *pivots;       /* q: 0 where a column depends on those before it */
-    struct twofold *inverse;      /* q x q */
-    struct twofold *b;            /* q x t, of the columns as they are worked with */
-    struct twofold *slopes;       /* q x 2 t: X'W r */
-    struct twofold *left_squares; /* 2 t */
-    double *left;                 /* n x 2 t: r as two numbers */
-    double *row_weight;           /* t x n, for robust errors */
+    struct gram_column *columns; /* q + t */
+    double *total;               /* of the weights, in their unit */
+    double *weight_scale;        /* what weights are multiplied by: a power of two */
+    struct dd *gram;             /* q x q: above, the products; below, what the factor leaves */
+    struct dd *with_y;           /* q x t */
+    struct dd *squares;          /* t */
+    struct dd *pivots;           /* q: 0 where a column depends on those before it */
+    struct dd *inverse;          /* q x q */
+    struct dd *b;                /* q x t, of the columns as they are worked with */
+    struct dd *slopes;           /* q x 2 t: X'W r */
+    struct dd *left_squares;     /* 2 t */
+    double *left;                /* n x 2 t: r as two numbers */
+    double *row_weight;          /* t x n, for robust errors */
     void *scratch;
     /* what goes back to the host */
     double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle;
@@ -121,7 +121,7 @@ int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays
                 const struct gram_way *way, struct blasd_err *err);
 /* X' diag(row_weight of one target) X into `to` (q x q for each problem). */
 int gram_weighted(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, const struct gram_way *way, struct blasd_err *err);
+                  struct dd *to, const struct gram_way *way, struct blasd_err *err);
 
 /* tss, from the products. */
 int gram_totals(const struct gram_shape *shape, const struct gram_arrays *arrays,
@@ -138,7 +138,7 @@ int gram_singular(const struct gram_shape *shape, const struct gram_arrays *arra
                   const struct gram_way *way, struct blasd_err *err);
 /* One target's place in `middle` from gram_weighted's matrix; `room` is q x q numbers each. */
 int gram_sandwich(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  const struct twofold *weighted, struct twofold *room, const struct gram_way *way,
+                  const struct dd *weighted, struct dd *room, const struct gram_way *way,
                   struct blasd_err *err);
 
 /* left = y - [1 X] b, in the units of the columns. */
@@ -183,12 +183,12 @@ struct gram_progress {
 };
 struct gram_sparse {
     double l1, l2, tol;             /* penalties for each unit of weight; of the gap, against y'y */
-    struct twofold *gram;           /* p x p: centred */
-    struct twofold *with_y;         /* p x t: centred */
-    struct twofold *squares;        /* t: of y, centred */
+    struct dd *gram;                /* p x p: centred */
+    struct dd *with_y;              /* p x t: centred */
+    struct dd *squares;             /* t: of y, centred */
     double *b;                      /* t x p, in the units of the columns */
     struct gram_progress *progress; /* t */
-    struct twofold *room;           /* gram_sparse_room for each of problems x rooms */
+    struct dd *room;                /* gram_sparse_room for each of problems x rooms */
     int rooms;                      /* targets that are worked on at once */
     double *gap;                    /* t, for the host */
     int64_t *sweeps;                /* t, for the host */

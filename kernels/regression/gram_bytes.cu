@@ -62,7 +62,7 @@ struct bytes_in {
     const struct gram_data *data;
     const struct gram_column *columns;
     int blocks; /* that share the rows of a problem */
-    struct twofold *partial;
+    struct dd *partial;
 };
 
 struct gather_in {
@@ -201,19 +201,18 @@ static __device__ inline void multiply_digits(unsigned *shared, unsigned used, i
 }
 
 /* Adds the sums to what a warp has left before, and makes them 0. */
-static __device__ void flush_sums(int (&sums)[DIGITS][4], struct twofold *to, bool first,
-                                  bool broken) {
+static __device__ void flush_sums(int (&sums)[DIGITS][4], struct dd *to, bool first, bool broken) {
     BLASD_UNROLL
     for (int e = 0; e < 4; e++) {
-        struct twofold all = first ? two_from(0) : to[e * BLASD_WARP];
-        struct twofold sum = two_from(0);
+        struct dd all = first ? dd_from(0) : to[e * BLASD_WARP];
+        struct dd sum = dd_from(0);
         BLASD_UNROLL
         for (int d = DIGITS - 1; d >= 0; d--) {
-            sum = two_add(sum, two_from(ldexp((double)sums[d][e], -12 - 8 * d)));
+            sum = dd_add(sum, dd_from(ldexp((double)sums[d][e], -12 - 8 * d)));
             sums[d][e] = 0;
         }
-        all = two_add(all, sum);
-        if (broken) all = two_from(NAN);
+        all = dd_add(all, sum);
+        if (broken) all = dd_from(NAN);
         to[e * BLASD_WARP] = all;
     }
 }
@@ -230,7 +229,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_bytes(In... from_host
     int64_t to = from + each < in.s.n ? from + each : in.s.n;
     int tid = (int)threadIdx.x, warp = tid / BLASD_WARP, lane = tid % BLASD_WARP, row, column;
     const struct quarter q = find_quarter(in, problem);
-    struct twofold *partial = in.partial + ((share.block() * TILES + warp) * TILE + lane);
+    struct dd *partial = in.partial + ((share.block() * TILES + warp) * TILE + lane);
     int sums[DIGITS][4] = {}, steps = 0;
     bool broken = false, first = true, mine;
     double raw[4];
@@ -267,23 +266,23 @@ template <class... In> static __global__ void __launch_bounds__(GATHER) gather_b
     const struct gram_arrays &a = share.args.a;
     int blocks = share.args.blocks, lanes = gram_lanes_over(blocks);
     int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % BLASD_WARP / lanes;
-    const struct twofold *partial = static_cast<const struct twofold *>(a.scratch);
+    const struct dd *partial = static_cast<const struct dd *>(a.scratch);
     int64_t all = s.problems * TILES * TILE, at = (share.block() * GATHER + threadIdx.x) / lanes;
     for (; at - in_warp < all; at += share.blocks() * GATHER / lanes) {
         int64_t unit = at < all ? at : all - 1, problem = unit / (TILES * TILE);
         int element = (int)(unit % (TILES * TILE)), k = element % TILE, i, l;
         const struct gram_column *columns = a.columns + problem * (s.q + s.t);
-        struct twofold sum = {0, 0}, *put;
+        struct dd sum = {0, 0}, *put;
         for (int b = lane; b < blocks; b += lanes)
-            sum = two_add(sum, partial[(problem * blocks + b) * TILES * TILE + element]);
-        sum = two_lanes_sum(sum, lanes);
+            sum = dd_add(sum, partial[(problem * blocks + b) * TILES * TILE + element]);
+        sum = gram_lanes_sum(sum, lanes);
         tile_at(element / TILE, &i, &l);
         i += k % BLASD_WARP / 4 + (k >= 2 * BLASD_WARP ? 8 : 0);
         l += k % 4 * 2 + k / BLASD_WARP % 2;
         if (lane != 0 || at >= all || i > l || l >= s.q + s.t) continue;
         if (i >= s.q && i != l) continue;
-        sum = two_shift(sum, columns[i].own - columns[i].exponent + columns[l].own -
-                                 columns[l].exponent);
+        sum = dd_shift(sum,
+                       columns[i].own - columns[i].exponent + columns[l].own - columns[l].exponent);
         put = l < s.q   ? a.gram + (problem * s.q + i) * s.q + l
               : i < s.q ? a.with_y + (problem * s.q + i) * s.t + l - s.q
                         : a.squares + problem * s.t + l - s.q;
@@ -301,7 +300,7 @@ bool gram_bytes_fit(const struct gram_shape *s) {
 }
 
 size_t gram_bytes_scratch(const struct gram_shape *s) {
-    return (size_t)s->problems * (size_t)blocks_of(s) * TILES * TILE * sizeof(struct twofold);
+    return (size_t)s->problems * (size_t)blocks_of(s) * TILES * TILE * sizeof(struct dd);
 }
 
 int gram_bytes(const struct gram_shape *s, const struct gram_arrays *arrays,
@@ -313,7 +312,7 @@ int gram_bytes(const struct gram_shape *s, const struct gram_arrays *arrays,
     code = gram_launch<struct bytes_in>(
         way, STAGE_PRODUCTS, multiply_bytes, multiply_bytes, s->problems * blocks, THREADS,
         (size_t)DIGITS * COLUMNS * WORDS * sizeof(unsigned),
-        {*s, arrays->data, arrays->columns, blocks, static_cast<struct twofold *>(arrays->scratch)},
+        {*s, arrays->data, arrays->columns, blocks, static_cast<struct dd *>(arrays->scratch)},
         err);
     if (code != 0) return code;
     return gram_launch<struct gather_in>(way, STAGE_PRODUCTS + 1, gather_bytes, gather_bytes,

@@ -20,11 +20,11 @@ static __global__ void __launch_bounds__(THREADS)
         if (l < q) {
             int64_t from = problem * q * q + (l < i ? l * q + i : i * q + l);
             d.g[(problem * q + i) * q + l] =
-                ldexp(two_round(a.gram[from]), columns[i].exponent + columns[l].exponent);
+                ldexp(dd_round(a.gram[from]), columns[i].exponent + columns[l].exponent);
         } else {
             int64_t to = (problem * q + i) * t + l - q;
             d.h[to] =
-                ldexp(two_round(a.with_y[to]), columns[i].exponent + gram_exponent(columns[l]));
+                ldexp(dd_round(a.with_y[to]), columns[i].exponent + gram_exponent(columns[l]));
             d.b[to] = 0;
         }
     }
@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < s.q; j++) sum = __fma_rn(row[j], b[(int64_t)j * s.t], sum);
         d.slopes[to] = -rate * d.h[at];
         d.slopes[to + each] = rate * sum;
-        a.b[at] = two_from(
+        a.b[at] = dd_from(
             ldexp(d.b[at], columns[at / s.t % s.q].exponent - gram_exponent(columns[s.q + l])));
     }
 }

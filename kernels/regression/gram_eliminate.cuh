@@ -44,37 +44,37 @@ static inline int gram_threads(int q) {
 }
 
 /* a over a root or a pivot, 0 where that belongs to a dependent column. */
-static __device__ inline struct twofold over(struct twofold a, struct twofold root) {
-    return root.hi > 0 ? two_divide(a, root) : two_from(0);
+static __device__ inline struct dd over(struct dd a, struct dd root) {
+    return root.hi > 0 ? dd_divide(a, root) : dd_from(0);
 }
 
 /* gram = U'DU in place: pivots, U' below the diagonal; with_y = D U'^-1 X'y. `diagonal`: the
  * squares that were there before. */
 template <class Team>
-static __device__ inline void eliminate(const Team &team, int q, int t, struct twofold *gram,
-                                        struct twofold *with_y, struct twofold *pivots,
+static __device__ inline void eliminate(const Team &team, int q, int t, struct dd *gram,
+                                        struct dd *with_y, struct dd *pivots,
                                         const double *diagonal) {
     int rank = team.rank(), all = team.size(), lane = rank % BLASD_WARP, warp = rank / BLASD_WARP;
     for (int j = 0; j < q; j++) {
         int rest = q - j - 1,
             chunks = (rest + BLASD_WARP - 1) / BLASD_WARP; /* of columns, which a warp takes */
         team.sync();
-        struct twofold pivot = gram[j * q + j];
+        struct dd pivot = gram[j * q + j];
         bool dependent = !(pivot.hi > DEPENDENT * diagonal[j]);
         for (int l = j + 1 + rank; l < q; l += all)
-            gram[l * q + j] = dependent ? two_from(0) : two_divide(gram[j * q + l], pivot);
-        if (rank == 0) pivots[j] = dependent ? two_from(0) : pivot;
+            gram[l * q + j] = dependent ? dd_from(0) : dd_divide(gram[j * q + l], pivot);
+        if (rank == 0) pivots[j] = dependent ? dd_from(0) : pivot;
         team.sync();
         for (int k = warp; !dependent && k < rest * chunks; k += all / BLASD_WARP) {
             int i = j + 1 + k / chunks, l = j + 1 + k % chunks * BLASD_WARP + lane;
             if (l >= i && l < q)
                 gram[i * q + l] =
-                    two_subtract(gram[i * q + l], two_multiply(gram[i * q + j], gram[j * q + l]));
+                    dd_subtract(gram[i * q + l], dd_multiply(gram[i * q + j], gram[j * q + l]));
         }
         for (int at = rank; !dependent && at < rest * t; at += all) {
             int i = j + 1 + at / t, l = at % t;
             with_y[i * t + l] =
-                two_subtract(with_y[i * t + l], two_multiply(gram[i * q + j], with_y[j * t + l]));
+                dd_subtract(with_y[i * t + l], dd_multiply(gram[i * q + j], with_y[j * t + l]));
         }
     }
     team.sync();
@@ -82,15 +82,15 @@ static __device__ inline void eliminate(const Team &team, int q, int t, struct t
 
 /* x (q x columns) = U^-1 x; with `triangle`, x is upper triangular and stays so. */
 template <class Team>
-static __device__ inline void solve_upper(const Team &team, int q, const struct twofold *gram,
-                                          struct twofold *x, int columns, bool triangle) {
+static __device__ inline void solve_upper(const Team &team, int q, const struct dd *gram,
+                                          struct dd *x, int columns, bool triangle) {
     for (int j = q - 1; j > 0; j--) {
         int first = triangle ? j : 0, width = columns - first;
         team.sync();
         for (int at = team.rank(); at < j * width; at += team.size()) {
             int i = at / width, l = first + at % width;
             x[i * columns + l] =
-                two_subtract(x[i * columns + l], two_multiply(gram[j * q + i], x[j * columns + l]));
+                dd_subtract(x[i * columns + l], dd_multiply(gram[j * q + i], x[j * columns + l]));
         }
     }
     team.sync();

@@ -77,13 +77,13 @@ static __device__ inline int64_t next_of(const struct gram_grid &, const Share &
 
 /* x (q x columns) = U'^-1 x */
 template <class Team>
-static __device__ void solve_lower(const Team &team, int q, const struct twofold *gram,
-                                   struct twofold *x, int columns) {
+static __device__ void solve_lower(const Team &team, int q, const struct dd *gram, struct dd *x,
+                                   int columns) {
     for (int j = 0; j < q - 1; j++) {
         team.sync();
         for (int at = (j + 1) * columns + team.rank(); at < q * columns; at += team.size()) {
             int i = at / columns, l = at % columns;
-            x[at] = two_subtract(x[at], two_multiply(gram[i * q + j], x[j * columns + l]));
+            x[at] = dd_subtract(x[at], dd_multiply(gram[i * q + j], x[j * columns + l]));
         }
     }
     team.sync();
@@ -96,30 +96,30 @@ static __device__ void put_triangle(const Team &team, const struct gram_shape &s
     int q = s.q, t = s.t, rank = team.rank(), all = team.size();
     for (int at = rank; at < q * (q + t); at += all) {
         int j = at / (q + t), l = at % (q + t);
-        struct twofold root = two_root(a.pivots[j]), value = two_from(0);
+        struct dd root = gram_root(a.pivots[j]), value = dd_from(0);
         if (l < q && l > j)
-            value = two_multiply(root, a.gram[l * q + j]);
+            value = dd_multiply(root, a.gram[l * q + j]);
         else if (l == j)
             value = root;
         else if (l >= q)
             value = over(a.with_y[j * t + l - q], root);
         if (j == 0 && s.first == 1 && l > 0)
-            value = two_add(value,
-                            two_shift(two_scale(root, a.columns[l].shift), -a.columns[l].exponent));
+            value =
+                dd_add(value, dd_shift(dd_scale(root, a.columns[l].shift), -a.columns[l].exponent));
         if (l < q)
-            a.r[j * q + l] = two_round(value);
+            a.r[j * q + l] = dd_round(value);
         else
-            a.z[j * t + l - q] = two_round(value);
+            a.z[j * t + l - q] = dd_round(value);
     }
     for (int l = rank; l < t; l += all) {
-        struct twofold sum = a.squares[l];
+        struct dd sum = a.squares[l];
         for (int j = 0; j < q; j++) {
-            struct twofold c = a.with_y[j * t + l];
+            struct dd c = a.with_y[j * t + l];
             if (a.pivots[j].hi > 0)
-                sum = two_subtract(sum, two_multiply(c, two_divide(c, a.pivots[j])));
+                sum = dd_subtract(sum, dd_multiply(c, dd_divide(c, a.pivots[j])));
         }
-        sum = two_shift(sum, 2 * gram_exponent(a.columns[q + l]));
-        a.rest[l] = sum.hi > 0 ? two_round(sum) : 0;
+        sum = dd_shift(sum, 2 * gram_exponent(a.columns[q + l]));
+        a.rest[l] = sum.hi > 0 ? dd_round(sum) : 0;
     }
     for (int j = rank; j < q + t; j += all) a.exponent[j] = gram_exponent(a.columns[j]);
 }
@@ -131,13 +131,13 @@ static __device__ void put_basis(const Team &team, const struct gram_shape &s,
     int q = s.q;
     for (int at = team.rank(); at < q * q; at += team.size()) {
         int j = at / q, c = at % q;
-        struct twofold value = c < j ? two_from(0) : a.inverse[at];
+        struct dd value = c < j ? dd_from(0) : a.inverse[at];
         if (j == 0 && s.first == 1)
             for (int i = 1; i <= c; i++)
-                value = two_subtract(value,
-                                     two_shift(two_scale(a.inverse[i * q + c], a.columns[i].shift),
-                                               -a.columns[i].exponent));
-        a.basis[at] = ldexp(two_round(over(value, two_root(a.pivots[c]))), -a.columns[j].exponent);
+                value =
+                    dd_subtract(value, dd_shift(dd_scale(a.inverse[i * q + c], a.columns[i].shift),
+                                                -a.columns[i].exponent));
+        a.basis[at] = ldexp(dd_round(over(value, gram_root(a.pivots[c]))), -a.columns[j].exponent);
     }
 }
 
@@ -151,7 +151,7 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     for (int j = rank; j < q; j += all) {
         if (j >= s.first && alpha > 0)
             a.gram[j * q + j] =
-                two_add(a.gram[j * q + j], two_from(ldexp(alpha, -2 * a.columns[j].exponent)));
+                dd_add(a.gram[j * q + j], dd_from(ldexp(alpha, -2 * a.columns[j].exponent)));
         diagonal[j] = a.gram[j * q + j].hi;
     }
     eliminate(team, q, t, a.gram, a.with_y, a.pivots, diagonal);
@@ -159,7 +159,7 @@ static __device__ void factor_one(const Team &team, const struct factor_in &in, 
     solve_upper(team, q, a.gram, a.b, t, false);
     if (in.wants.triangle) put_triangle(team, s, a);
     if (!in.wants.basis) return;
-    for (int at = rank; at < q * q; at += all) a.inverse[at] = two_from(at / q == at % q);
+    for (int at = rank; at < q * q; at += all) a.inverse[at] = dd_from(at / q == at % q);
     solve_upper(team, q, a.gram, a.inverse, q, true);
     put_basis(team, s, a);
 }
@@ -189,13 +189,13 @@ template <class... In> static __global__ void __launch_bounds__(64) find_totals(
     for (int64_t at = share.block() * 64 + threadIdx.x; at < all; at += share.blocks() * 64) {
         int64_t problem = at / s.t, q = s.q;
         const struct gram_column *columns = a.columns + problem * (q + s.t) + q;
-        struct twofold sum = a.squares[at];
+        struct dd sum = a.squares[at];
         if (s.first == 1) {
-            struct twofold y = a.with_y[problem * q * s.t + at % s.t];
-            sum = two_subtract(sum, over(two_multiply(y, y), a.gram[problem * q * q]));
+            struct dd y = a.with_y[problem * q * s.t + at % s.t];
+            sum = dd_subtract(sum, over(dd_multiply(y, y), a.gram[problem * q * q]));
         }
-        sum = two_shift(sum, 2 * gram_exponent(columns[at % s.t]));
-        a.tss[at] = sum.hi > 0 ? two_round(sum) : 0;
+        sum = dd_shift(sum, 2 * gram_exponent(columns[at % s.t]));
+        a.tss[at] = sum.hi > 0 ? dd_round(sum) : 0;
     }
 }
 
@@ -216,11 +216,11 @@ static __device__ void correct_one(const Team &team, const struct gram_shape &s,
                                    int64_t problem) {
     struct gram_arrays a = of_problem(s, arrays, problem);
     int q = s.q, t = s.t, tid = team.rank(), all = team.size();
-    struct twofold *step = a.slopes; /* its first q x t, once they are read */
+    struct dd *step = a.slopes; /* its first q x t, once they are read */
     for (int base = 0; correct && base < q * t; base += all) {
         int at = base + tid;
-        struct twofold sum = {0, 0};
-        if (at < q * t) sum = two_add(a.slopes[2 * at], a.slopes[2 * at + 1]);
+        struct dd sum = {0, 0};
+        if (at < q * t) sum = dd_add(a.slopes[2 * at], a.slopes[2 * at + 1]);
         team.sync(); /* what is written next has been read */
         if (at < q * t) a.slopes[at] = sum;
         team.sync();
@@ -233,27 +233,27 @@ static __device__ void correct_one(const Team &team, const struct gram_shape &s,
         solve_upper(team, q, a.gram, step, t, false);
     }
     for (int l = tid; l < t; l += all) {
-        struct twofold sum = two_add(a.left_squares[2 * l], a.left_squares[2 * l + 1]);
+        struct dd sum = dd_add(a.left_squares[2 * l], a.left_squares[2 * l + 1]);
         for (int j = 0; correct && j < q; j++)
-            sum = two_subtract(sum, two_multiply(a.slopes[q * t + j * t + l], step[j * t + l]));
-        sum = two_shift(sum, 2 * gram_exponent(a.columns[q + l]));
-        a.ssr[l] = sum.hi > 0 ? two_round(sum) : sum.hi == 0 || sum.hi < 0 ? 0 : sum.hi;
+            sum = dd_subtract(sum, dd_multiply(a.slopes[q * t + j * t + l], step[j * t + l]));
+        sum = dd_shift(sum, 2 * gram_exponent(a.columns[q + l]));
+        a.ssr[l] = sum.hi > 0 ? dd_round(sum) : sum.hi == 0 || sum.hi < 0 ? 0 : sum.hi;
     }
-    for (int at = tid; correct && at < q * t; at += all) a.b[at] = two_add(a.b[at], step[at]);
+    for (int at = tid; correct && at < q * t; at += all) a.b[at] = dd_add(a.b[at], step[at]);
     team.sync();
     for (int at = tid; at < q * t; at += all) {
         int l = at / q, j = at % q, shift = gram_exponent(a.columns[q + l]);
-        struct twofold value = two_shift(a.b[j * t + l], shift - a.columns[j].exponent);
+        struct dd value = dd_shift(a.b[j * t + l], shift - a.columns[j].exponent);
         if (j == 0 && s.first == 1) {
-            value = two_add(value, two_from(ldexp(a.columns[q + l].shift, -a.columns[q + l].unit)));
+            value = dd_add(value, dd_from(ldexp(a.columns[q + l].shift, -a.columns[q + l].unit)));
             for (int i = 1; i < q; i++) {
                 if (a.columns[i].shift == 0) continue;
-                value = two_subtract(
-                    value, two_scale(two_shift(a.b[i * t + l], shift - a.columns[i].exponent),
-                                     a.columns[i].shift));
+                value = dd_subtract(
+                    value, dd_scale(dd_shift(a.b[i * t + l], shift - a.columns[i].exponent),
+                                    a.columns[i].shift));
             }
         }
-        a.coef[at] = two_round(value);
+        a.coef[at] = dd_round(value);
     }
 }
 
@@ -439,8 +439,8 @@ struct sandwich_in {
     struct gram_shape s;
     struct gram_arrays a;
     int target, blocks; /* blocks of a problem, which share its columns */
-    const struct twofold *weighted;
-    struct twofold *room;
+    const struct dd *weighted;
+    struct dd *room;
 };
 
 /* middle = V'(X' v X) V with V = U^-1 D^-1/2. */
@@ -450,30 +450,30 @@ template <class... In> static __global__ void __launch_bounds__(GRAM_THREADS) sa
     int64_t problem = share.block() / args.blocks;
     struct gram_arrays a = of_problem(args.s, args.a, problem);
     int q = args.s.q, tid = (int)threadIdx.x, all = (int)blockDim.x;
-    const struct twofold *m = args.weighted + problem * q * q;
-    struct twofold *column = args.room + problem * q * q;
+    const struct dd *m = args.weighted + problem * q * q;
+    struct dd *column = args.room + problem * q * q;
     double *out = args.a.middle + (problem * args.s.t + args.target) * q * q;
     for (int c = (int)(share.block() % args.blocks); c < q; c += args.blocks) {
-        struct twofold root = two_root(a.pivots[c]);
+        struct dd root = gram_root(a.pivots[c]);
         for (int i = tid; i < q; i += all) { /* m times column c of U^-1 */
-            struct twofold sum = {0, 0};
+            struct dd sum = {0, 0};
             for (int j = 0; j <= c; j++)
-                sum = two_add(
-                    sum, two_multiply(j < i ? m[j * q + i] : m[i * q + j], a.inverse[j * q + c]));
+                sum = dd_add(
+                    sum, dd_multiply(j < i ? m[j * q + i] : m[i * q + j], a.inverse[j * q + c]));
             column[c * q + i] = over(sum, root);
         }
         __syncthreads();
         for (int i = tid; i < q; i += all) {
-            struct twofold sum = {0, 0};
+            struct dd sum = {0, 0};
             for (int j = 0; j <= i; j++)
-                sum = two_add(sum, two_multiply(a.inverse[j * q + i], column[c * q + j]));
-            out[i * q + c] = two_round(over(sum, two_root(a.pivots[i])));
+                sum = dd_add(sum, dd_multiply(a.inverse[j * q + i], column[c * q + j]));
+            out[i * q + c] = dd_round(over(sum, gram_root(a.pivots[i])));
         }
     }
 }
 
 int gram_sandwich(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  const struct twofold *weighted, struct twofold *room, const struct gram_way *way,
+                  const struct dd *weighted, struct dd *room, const struct gram_way *way,
                   struct blasd_err *err) {
     int blocks = s->problems > 256 ? 1 : s->q < 64 ? s->q : 64;
     if (s->problems == 0 || s->q == 0) return 0;

@@ -30,8 +30,8 @@ struct gram_plan {
     struct gram_outputs outputs;
     struct gram_settling settling;
     struct gram_factor_wants wants;
-    struct twofold *weighted; /* q x q, for robust errors */
-    double *ranges;           /* of the columns, block by block */
+    struct dd *weighted; /* q x q, for robust errors */
+    double *ranges;      /* of the columns, block by block */
     struct regression_results results;
 };
 

@@ -19,23 +19,23 @@ static int64_t blocks_for(const struct gram_shape *s, int64_t rows, int lanes) {
 
 /* y - [1 X] b of a row, in the units of the columns: the shifts are out of it, so what is far from
  * 0 costs no digit. All lanes of the row get it. */
-static __device__ struct twofold left_of(const struct gram_shape &s, const struct gram_column *own,
-                                         const struct gram_data &d, const struct twofold *b,
-                                         int64_t row, int l, int lane, int lanes) {
-    struct twofold sum = {0, 0};
+static __device__ struct dd left_of(const struct gram_shape &s, const struct gram_column *own,
+                                    const struct gram_data &d, const struct dd *b, int64_t row,
+                                    int l, int lane, int lanes) {
+    struct dd sum = {0, 0};
     if (lane == 0) sum.hi = gram_value(own[s.q + l], d.y[row * s.t + l]);
     for (int j = lane; j < s.q; j += lanes) {
         double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
-        sum = two_add(sum, two_scale(b[j * s.t + l], x));
+        sum = dd_add(sum, dd_scale(b[j * s.t + l], x));
     }
-    return two_lanes_sum(sum, lanes);
+    return gram_lanes_sum(sum, lanes);
 }
 
 struct leave_in {
     struct gram_shape s;
     const struct gram_data *data;
     const struct gram_column *columns;
-    const struct twofold *b;
+    const struct dd *b;
     double *left;
     int lanes;
 };
@@ -52,9 +52,8 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) leave_r
     /* all lanes of a warp go on as long as one has a row */
     for (; at - in_warp < all; at += step) {
         int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
-        struct twofold sum =
-            left_of(s, args.columns + problem * (s.q + s.t), args.data[problem],
-                    args.b + problem * s.q * s.t, row, (int)(unit % s.t), lane, lanes);
+        struct dd sum = left_of(s, args.columns + problem * (s.q + s.t), args.data[problem],
+                                args.b + problem * s.q * s.t, row, (int)(unit % s.t), lane, lanes);
         if (lane != 0 || at >= all) continue;
         args.left[2 * at] = sum.hi;
         args.left[2 * at + 1] = sum.lo;
@@ -90,27 +89,26 @@ static __device__ void store(void *to, bool single, int64_t at, double value) {
 }
 
 /* 1 less the leverage of a row, its weight times the square of x'U^-1 D^-1/2 in the units of the
- * columns; in twofold, for U^-1 is as large as the condition is, and its sums are not. NaN where
+ * columns; in dd, for U^-1 is as large as the condition is, and its sums are not. NaN where
  * that is but rounding. */
 static __device__ double left_of_leverage(const struct gram_shape &s, const struct gram_column *own,
                                           const struct gram_data &d, double weight,
-                                          const struct twofold *inverse,
-                                          const struct twofold *pivots, int64_t row, int lane,
-                                          int lanes) {
-    struct twofold sum = {0, 0};
+                                          const struct dd *inverse, const struct dd *pivots,
+                                          int64_t row, int lane, int lanes) {
+    struct dd sum = {0, 0};
     double left, most;
     for (int c = lane; c < s.q; c += lanes) {
-        struct twofold h = {0, 0};
+        struct dd h = {0, 0};
         if (!(pivots[c].hi > 0)) continue;
         for (int j = 0; j <= c; j++) {
             double x = j < s.first ? 1 : gram_value(own[j], d.x[row * s.p + j - s.first]);
-            h = two_add(h, two_scale(inverse[j * s.q + c], x));
+            h = dd_add(h, dd_scale(inverse[j * s.q + c], x));
         }
-        sum = two_add(sum, two_divide(two_multiply(h, h), pivots[c]));
+        sum = dd_add(sum, dd_divide(dd_multiply(h, h), pivots[c]));
     }
-    sum = two_scale(two_lanes_sum(sum, lanes), weight);
-    most = two_round(sum);
-    left = two_round(two_subtract(two_from(1), sum));
+    sum = dd_scale(gram_lanes_sum(sum, lanes), weight);
+    most = dd_round(sum);
+    left = dd_round(dd_subtract(dd_from(1), sum));
     return left > 2 * most * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
 }
 
@@ -139,9 +137,8 @@ template <class... In> static __global__ void __launch_bounds__(THREADS) put_row
         double y = ldexp(d.y[row * s.t + l], -unit), r, rest = 1;
         bool near;
         double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
-        struct twofold left =
-            left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
-        r = ldexp(two_round(left), gram_exponent(own[s.q + l]));
+        struct dd left = left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
+        r = ldexp(dd_round(left), gram_exponent(own[s.q + l]));
         /* at leverage 1 there is no residual: looked at where one lane of the warp has little */
         near = weight * r * r <= BLASD_REGRESSION_MET * arrays.ssr[problem * s.t + l] / (double)s.n;
         if (out.robust && (out.cov >= 3 || __any_sync(BLASD_WARP_ALL, near)))

@@ -43,15 +43,15 @@ static __device__ double block_join(enum reduction what, double value, double *r
 /* Pointers into the block's shared memory and the problem's arrays. */
 struct sparse_block {
     int p;
-    double *b, *l1, *l2;        /* shared: coefficients; penalties of each */
-    struct twofold *s;          /* shared: c - C b */
-    int *used;                  /* shared: the coefficients in use */
-    struct twofold *delta;      /* shared: what a Newton step changes */
-    double *sums;               /* shared: 32 */
-    const struct twofold *gram; /* p x p, whole */
-    struct twofold *room;       /* p x p and 3 p */
-    double *diagonal;           /* p */
-    int64_t rows;               /* that the data have, less the intercept */
+    double *b, *l1, *l2;   /* shared: coefficients; penalties of each */
+    struct dd *s;          /* shared: c - C b */
+    int *used;             /* shared: the coefficients in use */
+    struct dd *delta;      /* shared: what a Newton step changes */
+    double *sums;          /* shared: 32 */
+    const struct dd *gram; /* p x p, whole */
+    struct dd *room;       /* p x p and 3 p */
+    double *diagonal;      /* p */
+    int64_t rows;          /* that the data have, less the intercept */
 };
 
 static __device__ double soft(double along, double l1) {
@@ -65,15 +65,15 @@ static __device__ double sweep(const struct sparse_block &d, bool active) {
     for (int j = 0; j < p; j++) {
         double old = d.b[j], square = d.gram[(int64_t)j * p + j].hi, now, along;
         if (!(square > 0) || (active && old == 0)) continue;
-        along = two_round(two_add(d.s[j], two_product(square, old)));
+        along = dd_round(dd_add(d.s[j], dd_two_product(square, old)));
         now = soft(along, d.l1[j]) / (square + d.l2[j]);
         change = fabs(now - old) > change ? fabs(now - old) : change;
         size = fabs(now) > size ? fabs(now) : size;
         if (now == old) continue;
         __syncthreads(); /* everybody has read s and b */
-        struct twofold step = two_sum(old, -now);
+        struct dd step = dd_two_sum(old, -now);
         for (int k = tid; k < p; k += all)
-            d.s[k] = two_add(d.s[k], two_multiply(d.gram[(int64_t)j * p + k], step));
+            d.s[k] = dd_add(d.s[k], dd_multiply(d.gram[(int64_t)j * p + k], step));
         if (tid == 0) d.b[j] = now;
         __syncthreads();
     }
@@ -100,8 +100,7 @@ static __device__ int find_used(const struct sparse_block &d) {
 }
 
 /* room = the matrix of those in use, with penalties; behind it the slope. */
-static __device__ void newton_system(const struct sparse_block &d, int used,
-                                     struct twofold *slope) {
+static __device__ void newton_system(const struct sparse_block &d, int used, struct dd *slope) {
     int tid = (int)threadIdx.x, all = (int)blockDim.x, p = d.p;
     double damping = 0;
     for (int i = tid; i < used; i += all) {
@@ -111,15 +110,15 @@ static __device__ void newton_system(const struct sparse_block &d, int used,
     damping = used > d.rows ? DAMPING * block_join(LARGEST, damping, d.sums) : 0;
     for (int at = tid; at < used * used; at += all) {
         int i = at / used, l = at % used, j = d.used[i];
-        struct twofold value = d.gram[(int64_t)j * p + d.used[l]];
-        if (i == l) value = two_add(value, two_from(d.l2[j] + damping));
+        struct dd value = d.gram[(int64_t)j * p + d.used[l]];
+        if (i == l) value = dd_add(value, dd_from(d.l2[j] + damping));
         d.room[at] = value;
         if (i == l) d.diagonal[i] = value.hi;
     }
     for (int i = tid; i < used; i += all) {
         int j = d.used[i];
-        struct twofold value = two_subtract(d.s[j], two_product(d.l2[j], d.b[j]));
-        slope[i] = two_add(value, two_from(d.b[j] > 0 ? -d.l1[j] : d.l1[j]));
+        struct dd value = dd_subtract(d.s[j], dd_two_product(d.l2[j], d.b[j]));
+        slope[i] = dd_add(value, dd_from(d.b[j] > 0 ? -d.l1[j] : d.l1[j]));
     }
     __syncthreads();
 }
@@ -128,7 +127,7 @@ static __device__ void newton_system(const struct sparse_block &d, int used,
  * would change becomes 0. True: it did, and the step is to be made again. */
 static __device__ bool newton(const struct sparse_block &d) {
     int tid = (int)threadIdx.x, all = (int)blockDim.x, p = d.p, used = find_used(d);
-    struct twofold *slope = d.room + (int64_t)p * p, *step = slope + p, *pivots = step + p;
+    struct dd *slope = d.room + (int64_t)p * p, *step = slope + p, *pivots = step + p;
     double far = 1;
     bool broken = false;
     if (used == 0) return false;
@@ -138,7 +137,7 @@ static __device__ bool newton(const struct sparse_block &d) {
     __syncthreads();
     solve_upper(gram_block(), used, d.room, step, 1, false);
     for (int i = tid; i < used; i += all) {
-        double old = d.b[d.used[i]], by = two_round(step[i]);
+        double old = d.b[d.used[i]], by = dd_round(step[i]);
         if (!(fabs(by) < INFINITY)) broken = true;
         if (old * (old + by) <= 0 && -old / by < far) far = -old / by;
     }
@@ -146,16 +145,16 @@ static __device__ bool newton(const struct sparse_block &d) {
     far = block_join(LEAST, far, d.sums);
     for (int i = tid; i < used; i += all) {
         int j = d.used[i];
-        double old = d.b[j], by = two_round(step[i]), now = old + far * by;
+        double old = d.b[j], by = dd_round(step[i]), now = old + far * by;
         if (far < 1 && -old / by <= far && old * by < 0) now = 0;
-        d.delta[i] = two_sum(now, -old);
+        d.delta[i] = dd_two_sum(now, -old);
         d.b[j] = now;
     }
     __syncthreads();
     for (int k = tid; k < p; k += all) {
-        struct twofold sum = d.s[k];
+        struct dd sum = d.s[k];
         for (int i = 0; i < used; i++)
-            sum = two_subtract(sum, two_multiply(d.gram[(int64_t)d.used[i] * p + k], d.delta[i]));
+            sum = dd_subtract(sum, dd_multiply(d.gram[(int64_t)d.used[i] * p + k], d.delta[i]));
         d.s[k] = sum;
     }
     __syncthreads();
@@ -163,31 +162,30 @@ static __device__ bool newton(const struct sparse_block &d) {
 }
 
 /* s = c - C b, from scratch: no rounding of many steps is left in it. */
-static __device__ void renew(const struct sparse_block &d, const struct twofold *c, int step) {
+static __device__ void renew(const struct sparse_block &d, const struct dd *c, int step) {
     __syncthreads();
     for (int k = (int)threadIdx.x; k < d.p; k += (int)blockDim.x) {
-        struct twofold sum = c[(int64_t)k * step];
+        struct dd sum = c[(int64_t)k * step];
         for (int j = 0; j < d.p; j++)
-            if (d.b[j] != 0)
-                sum = two_subtract(sum, two_scale(d.gram[(int64_t)j * d.p + k], d.b[j]));
+            if (d.b[j] != 0) sum = dd_subtract(sum, dd_scale(d.gram[(int64_t)j * d.p + k], d.b[j]));
         d.s[k] = sum;
     }
     __syncthreads();
 }
 
 /* The squares that are left, and how far the objective can be above its least value. */
-static __device__ double duality_gap(const struct sparse_block &d, const struct twofold *c,
-                                     int step, struct twofold squares, double *left) {
+static __device__ double duality_gap(const struct sparse_block &d, const struct dd *c, int step,
+                                     struct dd squares, double *left) {
     double ratio = 0, absolute = 0, pull = 0, shrink, along, gap;
-    struct twofold both = {0, 0}, one = {0, 0};
+    struct dd both = {0, 0}, one = {0, 0};
     for (int j = (int)threadIdx.x; j < d.p; j += (int)blockDim.x) {
-        double product = fabs(two_round(d.s[j]) - d.l2[j] * d.b[j]);
+        double product = fabs(dd_round(d.s[j]) - d.l2[j] * d.b[j]);
         if (product > d.l1[j] && product > ratio * d.l1[j])
             ratio = d.l1[j] > 0 ? product / d.l1[j] : INFINITY;
         absolute += d.l1[j] * fabs(d.b[j]);
         pull += d.l2[j] * d.b[j] * d.b[j];
-        one = two_add(one, two_scale(c[(int64_t)j * step], d.b[j]));
-        both = two_add(both, two_scale(d.s[j], d.b[j]));
+        one = dd_add(one, dd_scale(c[(int64_t)j * step], d.b[j]));
+        both = dd_add(both, dd_scale(d.s[j], d.b[j]));
     }
     ratio = block_join(LARGEST, ratio, d.sums);
     absolute = block_join(SUM, absolute, d.sums);
@@ -195,8 +193,8 @@ static __device__ double duality_gap(const struct sparse_block &d, const struct 
     /* |r|^2 = y'y - b'c - b's and r'y = y'y - b'c */
     one = {block_join(SUM, one.hi, d.sums), block_join(SUM, one.lo, d.sums)};
     both = {block_join(SUM, both.hi, d.sums), block_join(SUM, both.lo, d.sums)};
-    along = two_round(squares) - two_round(one);
-    *left = along - two_round(both);
+    along = dd_round(squares) - dd_round(one);
+    *left = along - dd_round(both);
     if (!(*left > 0)) *left = 0;
     shrink = ratio > 1 ? 1 / ratio : 1;
     gap = 0.5 * *left * (1 + shrink * shrink) + absolute - shrink * along +
@@ -208,7 +206,7 @@ static __device__ struct sparse_block lay_out(const struct gram_shape &s, unsign
     struct sparse_block d = {};
     int p = s.p;
     d.p = p;
-    d.s = reinterpret_cast<struct twofold *>(shared);
+    d.s = reinterpret_cast<struct dd *>(shared);
     d.delta = d.s + p;
     d.b = reinterpret_cast<double *>(d.delta + p);
     d.l1 = d.b + p;
@@ -220,14 +218,14 @@ static __device__ struct sparse_block lay_out(const struct gram_shape &s, unsign
 }
 
 static size_t shared_bytes(int p) {
-    return (size_t)p * (2 * sizeof(struct twofold) + 3 * sizeof(double) + sizeof(int)) +
+    return (size_t)p * (2 * sizeof(struct dd) + 3 * sizeof(double) + sizeof(int)) +
            32 * sizeof(double);
 }
 
 /* Goes on from where the last launch stopped, for at most `most` sweeps in all. */
 static __device__ void run_sweeps(const struct sparse_block &d, const struct gram_sparse &sparse,
-                                  struct gram_progress *progress, const struct twofold *c, int step,
-                                  struct twofold squares, int64_t most) {
+                                  struct gram_progress *progress, const struct dd *c, int step,
+                                  struct dd squares, int64_t most) {
     int64_t sweeps = progress->sweeps;
     int active = progress->active, idle = 0;
     bool done = false;
@@ -244,7 +242,7 @@ static __device__ void run_sweeps(const struct sparse_block &d, const struct gra
         }
         if (full && change <= SETTLED) {
             double gap = duality_gap(d, c, step, squares, &left);
-            done = gap <= sparse.tol * two_round(squares) || change <= 1e-16 || ++idle == IDLE_MOST;
+            done = gap <= sparse.tol * dd_round(squares) || change <= 1e-16 || ++idle == IDLE_MOST;
         }
     }
     __syncthreads();
@@ -260,28 +258,29 @@ static __device__ void put_target(const struct gram_shape &s, const struct gram_
                                   const struct sparse_block &d, int64_t problem, int l, double left,
                                   double gap, const struct gram_sparse &sparse, int64_t sweeps) {
     const struct gram_column *columns = a.columns + problem * (s.q + s.t);
-    const struct twofold *gram = a.gram + problem * s.q * s.q;
+    const struct dd *gram = a.gram + problem * s.q * s.q;
     int64_t place = problem * s.t + l;
     int unit = columns[s.q + l].unit, shift = gram_exponent(columns[s.q + l]);
     double *coef = a.coef + place * s.q;
-    struct twofold *b = a.b + problem * s.q * s.t + l;
+    struct dd *b = a.b + problem * s.q * s.t + l;
     for (int j = (int)threadIdx.x; j < d.p; j += (int)blockDim.x) {
         coef[s.first + j] = ldexp(d.b[j], shift - columns[s.first + j].exponent);
-        b[(int64_t)(s.first + j) * s.t] = two_from(d.b[j]);
+        b[(int64_t)(s.first + j) * s.t] = dd_from(d.b[j]);
     }
     if (threadIdx.x != 0) return;
     if (s.first == 1) { /* the means of the columns, less their shifts, are row 0 over its first */
-        struct twofold mean = over(a.with_y[problem * s.q * s.t + l], gram[0]);
+        struct dd mean = over(a.with_y[problem * s.q * s.t + l], gram[0]);
         for (int j = 1; j < s.q; j++) {
             if (d.b[j - 1] == 0) continue;
-            mean = two_subtract(mean, two_scale(over(gram[j], gram[0]), d.b[j - 1]));
+            mean = dd_subtract(mean, dd_scale(over(gram[j], gram[0]), d.b[j - 1]));
         }
         b[0] = mean;
-        mean = two_add(two_shift(mean, shift), two_from(ldexp(columns[s.q + l].shift, -unit)));
+        mean = dd_add(dd_shift(mean, shift), dd_from(ldexp(columns[s.q + l].shift, -unit)));
         for (int j = 1; j < s.q; j++)
-            mean = two_subtract(mean, two_product(columns[j].shift,
-                                                  ldexp(d.b[j - 1], shift - columns[j].exponent)));
-        coef[0] = two_round(mean);
+            mean =
+                dd_subtract(mean, dd_two_product(columns[j].shift,
+                                                 ldexp(d.b[j - 1], shift - columns[j].exponent)));
+        coef[0] = dd_round(mean);
     }
     a.ssr[place] = ldexp(left, 2 * shift);
     sparse.gap[place] = ldexp(gap, 2 * shift);
@@ -298,9 +297,9 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
     struct sparse_block d = lay_out(s, shared);
     struct gram_progress *progress = sparse.progress + problem * s.t + l;
     const struct gram_column *columns = a.columns + problem * (s.q + s.t);
-    const struct twofold *c = sparse.with_y + problem * p * s.t + l;
+    const struct dd *c = sparse.with_y + problem * p * s.t + l;
     double *b = sparse.b + (problem * s.t + l) * p, left = 0, gap, total = a.total[problem];
-    struct twofold *room = sparse.room + (int64_t)blockIdx.x * gram_sparse_room(s.p);
+    struct dd *room = sparse.room + (int64_t)blockIdx.x * gram_sparse_room(s.p);
     d.gram = sparse.gram + problem * p * p;
     d.room = room;
     d.diagonal = reinterpret_cast<double *>(room + p * p + 3 * p);
@@ -346,27 +345,26 @@ static __global__ void __launch_bounds__(256)
          at += (int64_t)gridDim.x * 256) {
         int64_t problem = at / each;
         int i = (int)(at % each / width), l = (int)(at % each % width);
-        const struct twofold *gram = a.gram + problem * q * q;
-        const struct twofold *with_y = a.with_y + problem * q * t;
+        const struct dd *gram = a.gram + problem * q * q;
+        const struct dd *with_y = a.with_y + problem * q * t;
         if (i < p && l < p) {
             int low = i < l ? i : l, high = i < l ? l : i;
-            struct twofold value = gram[(low + f) * q + high + f];
+            struct dd value = gram[(low + f) * q + high + f];
             if (f == 1)
                 value =
-                    two_subtract(value, over(two_multiply(gram[low + 1], gram[high + 1]), gram[0]));
+                    dd_subtract(value, over(dd_multiply(gram[low + 1], gram[high + 1]), gram[0]));
             if (i == l && !(value.hi > DEPENDENT * gram[(i + f) * q + i + f].hi))
-                value = two_from(0); /* a constant: it has no coefficient */
+                value = dd_from(0); /* a constant: it has no coefficient */
             sparse.gram[(problem * p + i) * p + l] = value;
         } else if (i < p) {
-            struct twofold value = with_y[(i + f) * t + l - p];
+            struct dd value = with_y[(i + f) * t + l - p];
             if (f == 1)
-                value =
-                    two_subtract(value, over(two_multiply(gram[i + 1], with_y[l - p]), gram[0]));
+                value = dd_subtract(value, over(dd_multiply(gram[i + 1], with_y[l - p]), gram[0]));
             sparse.with_y[(problem * p + i) * t + l - p] = value;
         } else if (l >= p) {
-            struct twofold value = a.squares[problem * t + l - p], y = with_y[l - p];
-            if (f == 1) value = two_subtract(value, over(two_multiply(y, y), gram[0]));
-            if (!(value.hi > 0)) value = two_from(0);
+            struct dd value = a.squares[problem * t + l - p], y = with_y[l - p];
+            if (f == 1) value = dd_subtract(value, over(dd_multiply(y, y), gram[0]));
+            if (!(value.hi > 0)) value = dd_from(0);
             sparse.squares[problem * t + l - p] = value;
             sparse.progress[problem * t + l - p] = {0, ACTIVE_MOST, 0};
             for (int j = 0; j < p; j++) sparse.b[(problem * t + l - p) * p + j] = 0;

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 
 #include <float.h>
 #include <math.h>

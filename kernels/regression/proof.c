@@ -19,7 +19,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/bounds.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/regression.h"
 

@@ -10,7 +10,7 @@
 
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 
 #include <stdlib.h>
 #include <string.h>

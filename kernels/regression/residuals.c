@@ -2,7 +2,7 @@
 #include "kernels/regression/regression.h"
 
 #include "core/wanted.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 
 /* The sum of the weights: a mean that it makes is as right as the sum above it. */
 static struct dd total_of(const struct regression_data *data) {

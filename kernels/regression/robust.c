@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/far.h"
 

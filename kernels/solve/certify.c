@@ -21,7 +21,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/bounds.h"
-#include "kernels/numeric/double_double.h"
+#include "kernels/numeric/dd.h"
 #include "kernels/solve/element.h"
 
 #include <cblas.h>

@@ -3,6 +3,7 @@
 
 #include "core/parallel.h"
 #include "core/wanted.h"
+#include "kernels/numeric/dd.h"
 
 #include <cblas.h>
 #include <limits.h>
@@ -28,48 +29,36 @@
 #define UPDATE_TERMS(n) ((n) + 4) /* roundings of it */
 #define FOUR 4                    /* columns of A at a time */
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolvers */
-#define WITH_FMA __attribute__((target_clones("avx512f", "fma", "default")))
-#else
-#define WITH_FMA
-#endif
-
-/* (sum, rest) -= a x, each product and each addition without error but in the last digit of `rest`.
- */
-#define SUBTRACT_PRODUCT(sum, rest, a, x)                                                          \
-    {                                                                                              \
-        double p = -(a) * (x), e = __builtin_fma(-(a), x, -p);                                     \
-        double s = (sum) + p, back = s - (sum);                                                    \
-        (rest) += ((sum) - (s - back)) + (p - back) + e;                                           \
-        (sum) = s;                                                                                 \
-    }
-
 /* For FOUR columns of a, n apart. */
-WITH_FMA
+DD_CLONES
 static void subtract_columns_f64(double *restrict sum, double *restrict rest,
                                  const double *restrict a, int64_t n, const double x[FOUR],
                                  int64_t rows) {
     const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
     for (int64_t i = 0; i < rows; i++) {
-        double high = sum[i], low = rest[i];
-        SUBTRACT_PRODUCT(high, low, a[i], x0);
-        SUBTRACT_PRODUCT(high, low, a[n + i], x1);
-        SUBTRACT_PRODUCT(high, low, a[2 * n + i], x2);
-        SUBTRACT_PRODUCT(high, low, a[3 * n + i], x3);
-        sum[i] = high;
-        rest[i] = low;
+        struct dd own = dd_make(sum[i], rest[i]);
+        own = dd_subtract_product(own, a[i], x0);
+        own = dd_subtract_product(own, a[n + i], x1);
+        own = dd_subtract_product(own, a[2 * n + i], x2);
+        own = dd_subtract_product(own, a[3 * n + i], x3);
+        sum[i] = own.hi;
+        rest[i] = own.lo;
     }
 }
 
-WITH_FMA
+DD_CLONES
 static void subtract_column_f64(double *restrict sum, double *restrict rest,
                                 const double *restrict a, double x, int64_t rows) {
-    for (int64_t i = 0; i < rows; i++) SUBTRACT_PRODUCT(sum[i], rest[i], a[i], x);
+    for (int64_t i = 0; i < rows; i++) {
+        struct dd own = dd_subtract_product(dd_make(sum[i], rest[i]), a[i], x);
+        sum[i] = own.hi;
+        rest[i] = own.lo;
+    }
 }
 
 /* The same where sum began so far above all that is subtracted that it never comes near 0: then the
  * part of a product that it cannot hold is found by one more fused multiply-add. */
-WITH_FMA
+DD_CLONES
 static void subtract_below_f64(double *restrict sum, double *restrict rest,
                                const double *restrict a, int64_t n, const double x[FOUR],
                                int64_t rows) {

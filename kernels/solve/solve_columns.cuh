@@ -18,11 +18,9 @@ struct solve_column {
 
 /* hi + lo -= a x, with no error but in the last digit of lo. */
 static __device__ inline void subtract_product(double &hi, double &lo, double a, double x) {
-    double p = __dmul_rn(-a, x), e = __fma_rn(-a, x, -p);
-    double s = __dadd_rn(hi, p), back = __dsub_rn(s, hi);
-    double rest = __dadd_rn(__dsub_rn(hi, __dsub_rn(s, back)), __dsub_rn(p, back));
-    lo = __dadd_rn(lo, __dadd_rn(rest, e));
-    hi = s;
+    struct dd sum = dd_subtract_product(dd_make(hi, lo), a, x);
+    hi = sum.hi;
+    lo = sum.lo;
 }
 static __device__ inline void subtract_product(double &hi, double &lo, float a, float x) {
     (void)lo;
@@ -30,10 +28,9 @@ static __device__ inline void subtract_product(double &hi, double &lo, float a, 
 }
 /* hi + lo += other_hi + other_lo, the same in whatever order */
 static __device__ inline void add_pair(double &hi, double &lo, double other_hi, double other_lo) {
-    double s = __dadd_rn(hi, other_hi), back = __dsub_rn(s, hi);
-    double rest = __dadd_rn(__dsub_rn(hi, __dsub_rn(s, back)), __dsub_rn(other_hi, back));
-    lo = __dadd_rn(__dadd_rn(lo, other_lo), rest);
-    hi = s;
+    struct dd sum = dd_two_sum(hi, other_hi);
+    lo = __dadd_rn(__dadd_rn(lo, other_lo), sum.lo);
+    hi = sum.hi;
 }
 
 /* r := b - A x in twice the precision (float32: in double), rounded once. 8 lanes share a row, so

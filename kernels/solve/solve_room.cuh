@@ -3,6 +3,7 @@
 #ifndef BLASD_KERNELS_SOLVE_ROOM_CUH
 #define BLASD_KERNELS_SOLVE_ROOM_CUH
 
+#include "kernels/numeric/dd.h"
 #include "kernels/solve/solve_block.cuh"
 
 struct precision_of_all {
