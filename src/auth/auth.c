@@ -127,7 +127,7 @@ int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
     if (auth == NULL || ring == NULL) {
         free(auth);
         free(ring);
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        return blasd_no_memory(err);
     }
     auth->path = path;
     auth->ring = ring;

@@ -133,7 +133,7 @@ int blasd_keyring_add(struct blasd_keyring *ring, const struct blasd_auth_key *k
     if (ring->count >= BLASD_KEYS_MOST)
         return blasd_fail(err, BLASD_E_invalid_field, "", "a file holds at most %d keys",
                           BLASD_KEYS_MOST);
-    if (!grow(ring)) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (!grow(ring)) return blasd_no_memory(err);
     ring->keys[ring->count] = *key;
     index_key(ring, ring->count++);
     return 0;
@@ -256,7 +256,7 @@ int blasd_keyring_write(const struct blasd_keyring *ring, struct blasd_buf *text
         failed = 1;
     free(dump);
     json_decref(root);
-    return failed == 0 ? 0 : blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return failed == 0 ? 0 : blasd_no_memory(err);
 }
 
 /* Whoever may write to the file may come in. */

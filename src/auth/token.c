@@ -125,7 +125,7 @@ int auth_tokens_open(const struct blasd_token_options *options, struct auth_toke
                           "changed file is read anew",
                           err);
     if (r_global_init() != RHN_OK || (tokens = calloc(1, sizeof *tokens)) == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        return blasd_no_memory(err);
     tokens->options = options;
     pthread_mutex_init(&tokens->lock, NULL);
     if (stat(options->keys, &facts) == 0) tokens->changed = facts.st_ctim;

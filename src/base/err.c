@@ -37,3 +37,7 @@ enum blasd_code blasd_err_code(const char *name) {
         if (strcmp(table[code].name, name) == 0) return (enum blasd_code)code;
     return BLASD_E_internal_error;
 }
+
+int blasd_no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+}

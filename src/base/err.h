@@ -207,6 +207,8 @@ struct blasd_err_info {
  */
 int blasd_fail(struct blasd_err *err, enum blasd_code code, const char *field, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Fails with no_space: memory has run out. */
+int blasd_no_memory(struct blasd_err *err);
 
 /* The row of `code`; never NULL (an unknown code gives internal_error's). */
 const struct blasd_err_info *blasd_err_info(enum blasd_code code);

@@ -85,8 +85,7 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
                           sink->total);
     if (sink->exact && sink->expected > sink->total && sink->expected <= memory->max)
         room = (size_t)(sink->expected - memory->len);
-    if (blasd_buf_reserve(memory, room) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (blasd_buf_reserve(memory, room) != 0) return blasd_no_memory(err);
     memory->len += more;
     clear_gap(memory, end);
     return 0;

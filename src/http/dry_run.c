@@ -181,7 +181,7 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
                  const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err) {
     struct dry_run *run = malloc(sizeof *run);
-    if (run == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (run == NULL) return blasd_no_memory(err);
     *run = (struct dry_run){exchange, *job, *plan, host_bytes};
     http_exchange_hold(exchange);
     blasd_front_queue_figures(

@@ -164,7 +164,7 @@ static struct stream *stream_new(struct http_exchange *exchange) {
     const struct http_query *query = &exchange->request.query;
     struct stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return NULL;
     }
     stream->exchange = exchange;

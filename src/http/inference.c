@@ -69,7 +69,7 @@ void http_inference_begin(struct http_exchange *exchange) {
     }
     inference = exchange->form.inference = calloc(1, sizeof *inference);
     if (inference == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     inference->oip.op = op;

@@ -136,7 +136,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     struct http_upload *upload = blasd_freelist_take_zeroed(&exchange->home->freelists.uploads);
     struct blasd_err err = {0};
     if (upload == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     exchange->upload = upload;
@@ -162,8 +162,7 @@ static int feed(struct http_upload *upload, const void *bytes, size_t len, struc
         if (rc != 0) return rc;
         upload->unpacker = http_unpacker_new(coding);
     }
-    if (upload->unpacker == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (upload->unpacker == NULL) return blasd_no_memory(err);
     if (turn->unpacked >= HTTP_UNPACK_TURN) { /* of all bodies together */
         upload->exchange->body.left = len;
         return 0;
@@ -185,7 +184,7 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
         rc = http_body_sink_intake(&upload->sink, exchange->body.seen, &err);
     if (rc == 0 && !upload->held) rc = feed(upload, bytes, len, &err);
     if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
-        rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
+        rc = blasd_no_memory(&err);
     if (rc != 0) refuse(exchange, &err);
 }
 
@@ -368,13 +367,12 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
 static int resolve(struct http_upload *upload, const struct blasd_job *job, struct blasd_err *err) {
     int rc;
     upload->job = malloc(sizeof *upload->job);
-    if (upload->job == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (upload->job == NULL) return blasd_no_memory(err);
     *upload->job = *job;
     if (upload->exchange->request.idempotency_key != NULL) {
         free(upload->references.sent); /* of a body that is read again */
         upload->references.sent = malloc(sizeof job->inputs);
-        if (upload->references.sent == NULL)
-            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        if (upload->references.sent == NULL) return blasd_no_memory(err);
         memcpy(upload->references.sent, job->inputs, sizeof job->inputs);
         if (job->op->composed && (rc = http_upload_fingerprint(upload, job, err)) != 0) return rc;
     }
@@ -403,7 +401,7 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     if (rc != 0) return rc;
     upload->notify = strdup(plain);
     if (upload->notify != NULL) return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return blasd_no_memory(err);
 }
 
 /* Nothing of the body, or of what belongs to it, is still to come. */

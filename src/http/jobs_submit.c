@@ -233,7 +233,7 @@ static int write_frame(struct http_upload *upload, const struct blasd_job *job,
     if ((rc = blasd_job_encode(job, frame, err)) != 0) return rc;
     if (!job->payload_in_blob && !blasd_slice_given(&job->slice) &&
         blasd_buf_add(frame, sink->memory.data, sink->memory.len) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        return blasd_no_memory(err);
     return 0;
 }
 

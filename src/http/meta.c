@@ -15,7 +15,7 @@ static void show_ops(struct http_exchange *exchange, const struct blasd_op *only
     if (blasd_ops_document(only, &body) == 0)
         http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
     else
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     blasd_buf_release(&body);
 }
 

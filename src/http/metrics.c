@@ -252,7 +252,7 @@ static void show(struct http_exchange *exchange, const char *stats, size_t len) 
     if (failed == 0)
         http_reply_buf(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     else
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     blasd_buf_release(&out);
 }
 

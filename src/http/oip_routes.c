@@ -31,7 +31,7 @@ static void reply(struct http_exchange *exchange, struct blasd_buf *body, int rc
     if (rc == 0)
         http_reply_buf(exchange, 200, HTTP_TYPE_JSON, body);
     else
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     blasd_buf_release(body);
 }
 

@@ -54,7 +54,7 @@ void http_error_page(struct http_exchange *exchange) {
         http_reply_fail(exchange, BLASD_E_route_not_found, "", "there is no error '%.63s'",
                         exchange->captures[0]);
     else if (write_error(info, &body) != 0)
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     else
         http_reply_buf(exchange, 200, HTTP_TYPE_HTML, &body);
     blasd_buf_release(&body);

@@ -81,8 +81,7 @@ static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err
     int rc;
     bytes += input->source.offset;
     if (input->reference.sliced > 0) {
-        if ((gathered = malloc(size)) == NULL)
-            return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        if ((gathered = malloc(size)) == NULL) return blasd_no_memory(err);
         to.data = gathered;
         blasd_reference_gather(&input->reference, bytes, &to);
         bytes = gathered;
@@ -212,7 +211,7 @@ int http_references_resolve(struct http_upload *upload,
                             void (*done)(void *arg, const struct blasd_err *err),
                             struct blasd_err *err) {
     struct resolving *all = calloc(1, sizeof *all);
-    if (all == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (all == NULL) return blasd_no_memory(err);
     *all = (struct resolving){.upload = upload, .done = done, .left = 1};
     http_exchange_hold(upload->exchange);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {

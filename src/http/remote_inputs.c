@@ -152,7 +152,7 @@ int http_remote_inputs_gather(struct http_exchange *exchange, struct blasd_intak
         rc = blasd_fail(err, BLASD_E_invalid_reference, "inputs",
                         "an input by URL cannot be given beside a body that is a file");
     inputs = rc == 0 ? calloc(1, sizeof *inputs) : NULL;
-    if (rc == 0 && inputs == NULL) rc = blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (rc == 0 && inputs == NULL) rc = blasd_no_memory(err);
     if (inputs == NULL) {
         blasd_remote_in_free(in);
         return rc;

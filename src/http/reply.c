@@ -152,7 +152,7 @@ void http_reply_json(struct http_exchange *exchange, json_t *document) {
     struct blasd_buf body;
     blasd_buf_init(&body, 64 * BLASD_MIB);
     if (text == NULL || blasd_buf_puts(&body, text) != 0)
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     else
         http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
     blasd_buf_release(&body);
@@ -322,6 +322,10 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
     va_end(args);
     blasd_fail(&err, code, field, "%s", detail);
     http_reply_problem(exchange, &err);
+}
+
+void http_reply_no_memory(struct http_exchange *exchange) {
+    http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
 }
 
 struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,

@@ -48,6 +48,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
                                                            const char *fmt, ...);
+void http_reply_no_memory(struct http_exchange *exchange);
 /* The one line that is logged about a job that was refused. */
 void http_log_refused(const struct http_exchange *exchange, const struct blasd_err *problem);
 /* The one about a job that the request has cancelled. */

@@ -3,6 +3,7 @@
 
 #include "core/labels.h"
 #include "core/record.h"
+#include "wire/part_header.h"
 #include "wire/request_fields.h"
 #include "wire/sanitize.h"
 
@@ -474,12 +475,8 @@ double http_request_wait(const struct http_request *request, const struct blasd_
 }
 
 bool http_request_is_json(const struct http_request *request) {
-    static const char *const json[] = {"application/json", "application/x-www-form-urlencoded"};
     const char *type = request->content_type;
     if (request->body_file != NULL) return false;
-    for (size_t i = 0; type != NULL && i < sizeof json / sizeof *json; i++) {
-        size_t len = strlen(json[i]);
-        if (strncasecmp(type, json[i], len) == 0 && strchr("; \t", type[len]) != NULL) return true;
-    }
-    return type == NULL;
+    return type == NULL || blasd_media_type_is(type, "application/json") ||
+           blasd_media_type_is(type, "application/x-www-form-urlencoded");
 }

@@ -320,7 +320,7 @@ void http_result_tensor(struct http_exchange *exchange, const struct blasd_store
     char name[BLASD_BLOB_NAME];
     struct response_context *context = context_new(exchange, &none);
     if (context == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     context->tensor = *tensor;
@@ -337,7 +337,7 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
     char name[BLASD_BLOB_NAME];
     struct response_context *context = context_new(exchange, record);
     if (context == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     snprintf(name, sizeof name, "%s.out", record->id);
@@ -357,7 +357,7 @@ static struct response_context *context_copy(struct http_exchange *exchange,
     if (context != NULL) context->copy = malloc(record->payload_bytes);
     if (context == NULL || context->copy == NULL) {
         context_free(context);
-        blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        blasd_no_memory(err);
         return NULL;
     }
     memcpy(context->copy, payload, record->payload_bytes);

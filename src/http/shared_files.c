@@ -3,6 +3,7 @@
 
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "wire/part_header.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -30,12 +31,6 @@ void http_share(struct http_exchange *exchange) {
                                             (json_int_t)server->limits->body_bytes));
 }
 
-static bool is_safetensors(const char *type) {
-    size_t len = type == NULL ? 0 : strcspn(type, "; \t");
-    return type == NULL || (len == strlen(HTTP_SHARED_FILE_TYPE) &&
-                            strncasecmp(type, HTTP_SHARED_FILE_TYPE, len) == 0);
-}
-
 int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink *sink,
                            struct blasd_err *err) {
     const struct http_request *request = &exchange->request;
@@ -49,7 +44,8 @@ int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink
     if (request->framing.chunked || request->framing.content_length > 0)
         return blasd_fail(err, BLASD_E_malformed_query, "Body-File",
                           "a request whose body is a file has no other body");
-    if (!is_safetensors(request->content_type))
+    if (request->content_type != NULL &&
+        !blasd_media_type_is(request->content_type, HTTP_SHARED_FILE_TYPE))
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
                           "a file that is handed in is " HTTP_SHARED_FILE_TYPE);
     return http_body_sink_adopt(sink, request->body_file, err);
@@ -65,8 +61,7 @@ static int read_on(struct http_loop *loop, struct http_shared_file *file, struct
     struct blasd_buf *piece = &loop->scratch;
     int rc = 0;
     blasd_buf_reset(piece);
-    if (blasd_buf_reserve(piece, PIECE_BYTES) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (blasd_buf_reserve(piece, PIECE_BYTES) != 0) return blasd_no_memory(err);
     if (end - file->at > TURN_BYTES) end = file->at + TURN_BYTES;
     while (rc == 0 && file->at < end) {
         size_t len = end - file->at < PIECE_BYTES ? (size_t)(end - file->at) : PIECE_BYTES;

@@ -15,7 +15,7 @@ static void reply_document(struct http_exchange *exchange,
     if (blasd_tensor_document(tensor, &body) == 0)
         http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
     else
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
     blasd_buf_release(&body);
 }
 
@@ -53,7 +53,7 @@ static void on_list(void *arg, const struct blasd_err *err,
         if (err != NULL)
             http_reply_problem(exchange, err);
         else if (write_list(tensors, count, cursor, &body) != 0)
-            http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+            http_reply_no_memory(exchange);
         else
             http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
         blasd_buf_release(&body);

@@ -6,6 +6,7 @@
 #include "http/body_sink.h"
 #include "http/reply.h"
 #include "http/tensors.h"
+#include "wire/part_header.h"
 #include "wire/tensor_body.h"
 #include "wire/tensor_document.h"
 
@@ -93,13 +94,12 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
     if (upload->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_invalid_tensor, "", "at most %d tensors come in one request",
                           BLASD_NAMED_INPUTS_MAX);
-    if ((one = calloc(1, sizeof *one)) == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if ((one = calloc(1, sizeof *one)) == NULL) return blasd_no_memory(err);
     blasd_front_queue_id(http_queue(exchange), &exchange->caller.principal, BLASD_ID_TENSOR,
                          one->id);
     if (exchange->request.query.sha256 && gnutls_hash_init(&one->sum, GNUTLS_DIG_SHA256) != 0) {
         free(one);
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+        return blasd_no_memory(err);
     }
     http_body_sink_init(&one->sink, exchange);
     one->sink.id = one->id;
@@ -121,11 +121,6 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     return sink->write(sink, offset & ((UINT64_C(1) << PLACE_BITS) - 1), bytes, len, err);
 }
 
-static bool is_type(const char *type, const char *name) {
-    size_t len = strlen(name);
-    return type != NULL && strncasecmp(type, name, len) == 0 && strchr("; \t", type[len]) != NULL;
-}
-
 static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
     const char *type = request->content_type;
@@ -134,7 +129,8 @@ static int open_intake(struct tensors_upload *upload, struct blasd_err *err) {
                                            .limits = upload->exchange->home->server->limits,
                                            .account = &upload->exchange->memory,
                                            .freelist = &upload->exchange->home->freelists.intakes};
-    bool npy = is_type(type, "application/x-npy"), alone = npy || http_request_is_json(request);
+    bool npy = blasd_media_type_is(type, "application/x-npy"),
+         alone = npy || http_request_is_json(request);
     int rc;
     upload->body = (struct blasd_tensor_body){.npy = npy, .named = !alone};
     if (alone) options.reader = blasd_tensor_body_reader_new;
@@ -179,7 +175,7 @@ void http_tensors_post_begin(struct http_exchange *exchange) {
     struct tensors_upload *upload = calloc(1, sizeof *upload);
     struct blasd_err err = {0};
     if (upload == NULL) {
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     exchange->side = &upload->side;
@@ -279,7 +275,7 @@ static void answer(struct tensors_upload *upload) {
     blasd_buf_init(&body, BLASD_MIB);
     if (write_documents(upload, count, &body) != 0) {
         blasd_buf_release(&body);
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        http_reply_no_memory(exchange);
         return;
     }
     http_reply_created(exchange, count == 1 ? "/tensors/" : NULL, upload->puts[0].id, &body);

@@ -90,7 +90,7 @@ static int load_identity(const struct blasd_tls_files *files, struct identity **
     struct identity *identity = calloc(1, sizeof *identity);
     unsigned count = CHAIN_MOST;
     int code;
-    if (identity == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (identity == NULL) return blasd_no_memory(err);
     code = gnutls_pcert_list_import_x509_file(identity->chain, &count, files->cert,
                                               GNUTLS_X509_FMT_PEM, NULL, NULL, 0);
     if (code < 0) {
@@ -151,7 +151,7 @@ int http_tls_open(const struct blasd_tls_files *files, struct http_tls **ret,
                   struct blasd_err *err) {
     struct http_tls *tls = calloc(1, sizeof *tls);
     int code = 0;
-    if (tls == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (tls == NULL) return blasd_no_memory(err);
     tls->files = files;
     pthread_mutex_init(&tls->lock, NULL);
     if (files->client_ca != NULL) code = load_client_ca(tls, err);

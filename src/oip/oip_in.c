@@ -24,21 +24,6 @@ static int feed_tensors(struct oip_reader *reader, const char *bytes, size_t len
     return 0;
 }
 
-static int add_text(struct oip_reader *reader, const char *bytes, size_t len,
-                    struct blasd_err *err) {
-    uint64_t most = reader->body->limits->json_bytes;
-    if (len > most - reader->text.len)
-        return blasd_fail(err, BLASD_E_body_too_large, "",
-                          "the JSON is larger than %llu bytes, the limit json_bytes; larger "
-                          "tensors follow it in binary",
-                          (unsigned long long)most);
-    /* room for what ends the text, which must not make a large buffer grow again */
-    if (blasd_buf_reserve(&reader->text, len + BLASD_JSON_SLACK) != 0 ||
-        blasd_buf_add(&reader->text, bytes, len) != 0)
-        return oip_no_memory(err);
-    return 0;
-}
-
 static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
                 struct blasd_err *err) {
     struct oip_reader *reader = (struct oip_reader *)base;
@@ -49,7 +34,8 @@ static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
         take = len;
         if (oip->has_header && take > oip->header_bytes - reader->text.len)
             take = (size_t)(oip->header_bytes - reader->text.len);
-        if ((rc = add_text(reader, bytes, take, err)) != 0) return rc;
+        if ((rc = blasd_body_json_add(reader->body, &reader->text, bytes, take, err)) != 0)
+            return rc;
         if (!oip->has_header || reader->text.len < oip->header_bytes) return 0;
         if ((rc = oip_read_request(reader, err)) != 0) return rc;
     }
@@ -98,6 +84,6 @@ struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, vo
     reader->oip = arg;
     reader->begun = false;
     reader->count = reader->current = 0;
-    blasd_body_buf(body, &reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_json(body, &reader->text);
     return &reader->base;
 }

@@ -16,7 +16,6 @@ struct oip_reader {
 };
 _Static_assert(sizeof(struct oip_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
-int oip_no_memory(struct blasd_err *err);
 /* The JSON is whole: reads it, and begins the writers of tensors that follow. */
 int oip_read_request(struct oip_reader *reader, struct blasd_err *err);
 

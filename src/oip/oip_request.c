@@ -22,17 +22,12 @@ struct pass {
     const char *data[BLASD_NAMED_INPUTS_MAX], *end[BLASD_NAMED_INPUTS_MAX];
 };
 
-int oip_no_memory(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
-}
-
 /* --- the first step: the data are cut out ------------------------------------------------------
  */
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
     if (blasd_buf_add(&pass->rest, bytes, len) == 0) return 0;
-    if (blasd_buf_fits(&pass->rest, len))
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (blasd_buf_fits(&pass->rest, len)) return blasd_no_memory(err);
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its data is larger than %llu bytes, the limit "
                       "envelope_bytes",
@@ -343,7 +338,7 @@ static int take_timeout(struct oip_reader *reader, const json_t *value, struct b
 static int read_parameter(struct oip_reader *reader, const char *name, json_t *value, json_t *own,
                           struct blasd_err *err) {
     if (blasd_op_param(reader->oip->op, name) >= 0)
-        return json_object_set(own, name, value) == 0 ? 0 : oip_no_memory(err);
+        return json_object_set(own, name, value) == 0 ? 0 : blasd_no_memory(err);
     if (strcmp(name, "binary_data_output") == 0) {
         if (!json_is_boolean(value))
             return blasd_fail(err, BLASD_E_invalid_field, "parameters.binary_data_output",
@@ -362,7 +357,7 @@ static int read_parameter(struct oip_reader *reader, const char *name, json_t *v
         return blasd_fail(err, BLASD_E_invalid_field, "parameters",
                           "operations keep no state between requests: leave out sequence_id");
     /* which there are is told where they are made the job's */
-    return json_object_set(own, name, value) == 0 ? 0 : oip_no_memory(err);
+    return json_object_set(own, name, value) == 0 ? 0 : blasd_no_memory(err);
 }
 
 static int read_parameters(struct oip_reader *reader, json_t *parameters, struct blasd_err *err) {
@@ -372,7 +367,7 @@ static int read_parameters(struct oip_reader *reader, json_t *parameters, struct
     if (parameters == NULL) return 0;
     if (!json_is_object(parameters))
         return blasd_fail(err, BLASD_E_invalid_field, "parameters", "parameters are no object");
-    if ((own = json_object()) == NULL) return oip_no_memory(err);
+    if ((own = json_object()) == NULL) return blasd_no_memory(err);
     json_object_foreach(parameters, name, value) if (rc == 0) rc =
         read_parameter(reader, name, value, own, err);
     if (rc == 0)
@@ -386,7 +381,7 @@ static int read_id(struct blasd_oip *oip, const json_t *id, struct blasd_err *er
     if (!json_is_string(id) || strlen(json_string_value(id)) != json_string_length(id))
         return blasd_fail(err, BLASD_E_invalid_field, "id", "id is a string");
     oip->id = strdup(json_string_value(id));
-    return oip->id != NULL ? 0 : oip_no_memory(err);
+    return oip->id != NULL ? 0 : blasd_no_memory(err);
 }
 
 /* KServe's client says in the body, too, which model the path names. */
@@ -407,7 +402,7 @@ static int check_list(const json_t *list, const char *name, bool optional, struc
 /* Has the job end before the answer is due. */
 static int set_deadline(struct oip_reader *reader, struct blasd_err *err) {
     json_t *ms = json_integer((json_int_t)reader->oip->wait_ms);
-    int rc = ms == NULL ? oip_no_memory(err)
+    int rc = ms == NULL ? blasd_no_memory(err)
                         : blasd_request_fields_value(reader->body->fields, BLASD_IN_BODY,
                                                      "deadline_ms", ms, err);
     json_decref(ms);
@@ -464,11 +459,7 @@ int oip_read_request(struct oip_reader *reader, struct blasd_err *err) {
     const char *name = reader->oip->op->name;
     int rc;
     reader->begun = true;
-    if (blasd_buf_add(&reader->text, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return oip_no_memory(err);
-    pass.text.start = reader->text.data;
-    pass.text.end = reader->text.data + reader->text.len - BLASD_JSON_SLACK;
-    pass.text.depth_max = (int)reader->body->limits->json_depth;
+    if ((rc = blasd_body_json_end(reader->body, &reader->text, &pass.text, err)) != 0) return rc;
     blasd_body_buf(reader->body, &pass.rest, (size_t)reader->body->limits->envelope_bytes);
     rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, "op", name, strlen(name),
                                    err);

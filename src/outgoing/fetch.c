@@ -156,12 +156,12 @@ static void begin(struct blasd_fetch *fetch) {
     fetch->curl = curl_easy_init();
     fetch->answer.checked = false;
     if (fetch->curl == NULL) {
-        blasd_fail(&fetch->err, BLASD_E_no_space, "", "memory has run out");
+        blasd_no_memory(&fetch->err);
         return;
     }
     fetcher->active++;
     if (set_up(fetch) == 0 && curl_multi_add_handle(fetcher->multi, fetch->curl) != CURLM_OK)
-        blasd_fail(&fetch->err, BLASD_E_no_space, "", "memory has run out");
+        blasd_no_memory(&fetch->err);
 }
 
 /* What a failed transfer means: a later try, or an error. */

@@ -27,6 +27,15 @@ static inline void blasd_body_buf(const struct blasd_body *body, struct blasd_bu
     buf->account = body->account;
 }
 
+struct blasd_json_text;
+/* The JSON of a body, which gathers in a buffer of its own: made, added to as far as json_bytes
+ * allows, and ended, which makes it a text. */
+void blasd_body_json(const struct blasd_body *body, struct blasd_buf *buf);
+int blasd_body_json_add(const struct blasd_body *body, struct blasd_buf *buf, const char *bytes,
+                        size_t len, struct blasd_err *err);
+int blasd_body_json_end(const struct blasd_body *body, struct blasd_buf *buf,
+                        struct blasd_json_text *text, struct blasd_err *err);
+
 struct blasd_body_reader {
     int (*feed)(struct blasd_body_reader *reader, const char *bytes, size_t len,
                 struct blasd_err *err);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 int graph_in_no_memory(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the graph");
+    return blasd_no_memory(err);
 }
 
 static struct graph_reference *add_reference(struct graph_references *list, struct blasd_err *err) {

@@ -27,12 +27,6 @@ struct blasd_intake {
     _Alignas(max_align_t) char room[BLASD_READER_ROOM];
 };
 
-/* Whether the media type in front of any ';' is `name`. */
-static bool is_type(const char *content_type, const char *name) {
-    size_t len = strcspn(content_type, "; \t");
-    return strlen(name) == len && strncasecmp(content_type, name, len) == 0;
-}
-
 static int new_multipart(const struct blasd_body *body, const char *content_type,
                          struct blasd_body_reader **ret, struct blasd_err *err) {
     char boundary[72];
@@ -56,21 +50,20 @@ static int choose_reader(struct blasd_intake *intake, const char *type, struct b
     char shown[BLASD_SANITIZED_MAX];
     int rc = 0;
     /* `curl -d` calls whatever it sends a form: what then starts like JSON is taken as JSON */
-    intake->guess = type == NULL || is_type(type, "application/x-www-form-urlencoded");
-    if (intake->guess || is_type(type, "application/json"))
+    intake->guess = type == NULL || blasd_media_type_is(type, "application/x-www-form-urlencoded");
+    if (intake->guess || blasd_media_type_is(type, "application/json"))
         intake->reader = blasd_json_reader_new(&intake->body);
-    else if (is_type(type, "application/x-safetensors") ||
-             is_type(type, "application/octet-stream"))
+    else if (blasd_media_type_is(type, "application/x-safetensors") ||
+             blasd_media_type_is(type, "application/octet-stream"))
         intake->reader = blasd_safetensors_reader_new(&intake->body);
-    else if (is_type(type, "multipart/form-data"))
+    else if (blasd_media_type_is(type, "multipart/form-data"))
         rc = new_multipart(&intake->body, type, &intake->reader, err);
     else
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
                           "'%s' is not application/json, application/x-safetensors or "
                           "multipart/form-data",
                           blasd_sanitize(shown, type, strcspn(type, "; \t")));
-    if (rc == 0 && intake->reader == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (rc == 0 && intake->reader == NULL) return blasd_no_memory(err);
     return rc;
 }
 
@@ -131,7 +124,7 @@ static int expect_graph(struct blasd_intake *intake, const struct blasd_limits *
     intake->fields.graph = intake->inputs.any = true;
     intake->graph = blasd_graph_in_new(limits, sink);
     if (intake->graph != NULL) return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    return blasd_no_memory(err);
 }
 
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
@@ -139,8 +132,7 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     struct blasd_intake *intake = make(options->freelist);
     int rc;
     *ret = NULL;
-    if (intake == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (intake == NULL) return blasd_no_memory(err);
     intake->inputs.sink = sink;
     blasd_request_fields_init(&intake->fields, options->limits);
     if (intake->fields.priority < options->ceiling) intake->fields.priority = options->ceiling;

@@ -35,8 +35,7 @@ struct pass {
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
     if (blasd_buf_add(&pass->fields, bytes, len) == 0) return 0;
-    if (blasd_buf_fits(&pass->fields, len))
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (blasd_buf_fits(&pass->fields, len)) return blasd_no_memory(err);
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its inputs is larger than %llu bytes, the limit "
                       "envelope_bytes",
@@ -173,12 +172,8 @@ static int take_plain(const struct pass *pass, struct blasd_err *err) {
 static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     struct json_reader *reader = (struct json_reader *)base;
     struct pass pass = {.body = reader->body};
-    int rc;
-    if (blasd_buf_add(&reader->bytes, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
-    pass.text.start = reader->bytes.data;
-    pass.text.end = reader->bytes.data + reader->bytes.len - BLASD_JSON_SLACK;
-    pass.text.depth_max = (int)reader->body->limits->json_depth;
+    int rc = blasd_body_json_end(reader->body, &reader->bytes, &pass.text, err);
+    if (rc != 0) return rc;
     blasd_body_buf(reader->body, &pass.fields, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
     if (rc == 0) rc = pass.others ? read_fields(&pass, err) : take_plain(&pass, err);
@@ -189,17 +184,9 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
 static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
                 struct blasd_err *err) {
     struct json_reader *reader = (struct json_reader *)base;
-    uint64_t most = reader->body->limits->json_bytes;
-    if (len > most - reader->bytes.len || reader->body->content_length > most)
-        return blasd_fail(err, BLASD_E_body_too_large, "",
-                          "the JSON body is larger than %llu bytes, the limit json_bytes; larger "
-                          "tensors travel as safetensors or .npy",
-                          (unsigned long long)most);
-    /* room for what ends the text, which must not make a large buffer grow again */
-    if (blasd_buf_reserve(&reader->bytes, len + BLASD_JSON_SLACK) == 0 &&
-        blasd_buf_add(&reader->bytes, bytes, len) == 0)
-        return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
+    uint64_t said = reader->body->content_length;
+    if (said > reader->body->limits->json_bytes) len = (size_t)said; /* it will be */
+    return blasd_body_json_add(reader->body, &reader->bytes, bytes, len, err);
 }
 
 static void free_reader(struct blasd_body_reader *base) {
@@ -212,6 +199,6 @@ struct blasd_body_reader *blasd_json_reader_new(const struct blasd_body *body) {
     memset(reader, 0, sizeof *reader);
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
-    blasd_body_buf(body, &reader->bytes, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_json(body, &reader->bytes);
     return &reader->base;
 }

@@ -101,7 +101,7 @@ int blasd_json_inside(const struct blasd_json_text *text, const char *p, struct 
     to->len = 0;
     rc = blasd_buf_add(to, json_string_value(string), json_string_length(string)) == 0
              ? 0
-             : blasd_fail(err, BLASD_E_no_space, "", "out of memory for a text");
+             : blasd_no_memory(err);
     json_decref(string);
     return rc;
 }

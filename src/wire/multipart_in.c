@@ -85,8 +85,7 @@ static int add_text(struct multipart_reader *reader, const char *bytes, size_t l
                           "the parts that are no tensors are larger than %llu bytes, the limit "
                           "envelope_bytes",
                           (unsigned long long)most);
-    if (blasd_buf_add(&reader->text, bytes, len) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (blasd_buf_add(&reader->text, bytes, len) != 0) return blasd_no_memory(err);
     reader->text_total += len;
     return 0;
 }
@@ -158,8 +157,7 @@ static int feed_headers(struct multipart_reader *reader, const char **bytes, siz
             return blasd_fail(err, BLASD_E_malformed_multipart, "",
                               "the headers of part %llu are larger than %d bytes",
                               (unsigned long long)reader->parts, HEADERS_MOST);
-        if (blasd_buf_add(&reader->headers, *bytes, take) != 0)
-            return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+        if (blasd_buf_add(&reader->headers, *bytes, take) != 0) return blasd_no_memory(err);
         *bytes += take;
         *len -= take;
         if (line == NULL) return 0;

@@ -138,3 +138,8 @@ int blasd_part_header_read(const char *text, size_t len, struct blasd_part_heade
     if (named) return 0;
     return blasd_fail(err, BLASD_E_malformed_multipart, "", "a part has no Content-Disposition");
 }
+
+bool blasd_media_type_is(const char *type, const char *name) {
+    size_t len = type == NULL ? 0 : strcspn(type, "; \t");
+    return type != NULL && strlen(name) == len && strncasecmp(type, name, len) == 0;
+}

@@ -21,4 +21,7 @@ int blasd_part_header_read(const char *text, size_t len, struct blasd_part_heade
 bool blasd_header_param(const char *text, size_t len, const char *name, char *value, size_t size,
                         size_t *whole);
 
+/* Whether the media type in front of any ';' is `name`; NULL is none. */
+bool blasd_media_type_is(const char *type, const char *name);
+
 #endif

@@ -199,8 +199,7 @@ static int finish_remote(struct reading *reading, struct blasd_err *err) {
     if (remote->plain && (rc = blasd_tensor_check(&remote->raw, reading->field, err)) != 0)
         return rc;
     reading->to->remote = malloc(sizeof *remote);
-    if (reading->to->remote == NULL)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    if (reading->to->remote == NULL) return blasd_no_memory(err);
     *reading->to->remote = *remote;
     memset(remote, 0, sizeof *remote);
     return 0;

@@ -30,7 +30,7 @@ int blasd_remote_in_new(const struct blasd_body *body, struct blasd_remote_in **
     for (int i = 0; i < body->inputs->count; i++) any |= body->inputs->items[i].remote != NULL;
     if (!any) return 0;
     *ret = calloc(1, sizeof **ret);
-    if (*ret == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (*ret == NULL) return blasd_no_memory(err);
     (*ret)->body = *body;
     (*ret)->current = -1;
     return 0;

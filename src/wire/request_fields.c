@@ -159,7 +159,7 @@ static int set_notify(struct blasd_request_fields *fields, const char *text, siz
         return blasd_fail(err, BLASD_E_invalid_field, "notify", "notify must be a URL");
     fields->notify = strndup(text, len);
     if (fields->notify != NULL) return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    return blasd_no_memory(err);
 }
 
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
@@ -274,7 +274,7 @@ static int keep_text(struct blasd_request_fields *fields, const char *name, cons
     blasd_buf_init(to, len + BLASD_JSON_SLACK);
     if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0 || blasd_buf_add(to, text, len) != 0 ||
         blasd_buf_add(to, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+        return blasd_no_memory(err);
     return 0;
 }
 

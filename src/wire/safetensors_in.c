@@ -319,7 +319,7 @@ static int read_header(struct safetensors_reader *reader, struct blasd_err *err)
     struct walk walk = {.reader = reader};
     int rc;
     if (blasd_buf_add(&reader->header, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
+        return blasd_no_memory(err);
     reader->header.len -= BLASD_JSON_SLACK;
     walk.text.start = reader->header.data + 8;
     walk.text.end = walk.text.start + reader->header_len;
@@ -354,8 +354,7 @@ static int gather(struct blasd_buf *buf, uint64_t want, const char **bytes, size
                   bool *there, struct blasd_err *err) {
     size_t take = (size_t)(want - buf->len);
     if (take > *len) take = *len;
-    if (blasd_buf_add(buf, *bytes, take) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
+    if (blasd_buf_add(buf, *bytes, take) != 0) return blasd_no_memory(err);
     *bytes += take;
     *len -= take;
     *there = buf->len == want;

@@ -37,7 +37,7 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
     } else
         read = NULL;
     if (read != NULL && json_object_set_new(walk->to, json_string_value(key), read) != 0)
-        rc = blasd_fail(err, BLASD_E_no_space, "", "out of memory for a text");
+        rc = blasd_no_memory(err);
     json_decref(key);
     return rc;
 }

@@ -42,13 +42,7 @@ static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
     int rc = reader->begun || len == 0 ? 0 : begin(reader, bytes[0], err);
     if (rc != 0 || len == 0) return rc;
     if (reader->is_npy) return blasd_npy_feed(&reader->npy, bytes, len, err);
-    if (len > reader->body->limits->json_bytes - reader->text.len)
-        return blasd_fail(err, BLASD_E_body_too_large, "",
-                          "the JSON body is larger than %llu bytes, the limit json_bytes; larger "
-                          "tensors travel as safetensors or .npy",
-                          (unsigned long long)reader->body->limits->json_bytes);
-    if (blasd_buf_add(&reader->text, bytes, len) == 0) return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
+    return blasd_body_json_add(reader->body, &reader->text, bytes, len, err);
 }
 
 struct pass {
@@ -94,11 +88,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     if (!reader->begun && called_npy(reader)) rc = begin(reader, '\0', err);
     if (rc != 0) return rc;
     if (reader->is_npy) return blasd_npy_finish(&reader->npy, err);
-    if (blasd_buf_add(&reader->text, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
-    pass.text.start = reader->text.data;
-    pass.text.end = reader->text.data + reader->text.len - BLASD_JSON_SLACK;
-    pass.text.depth_max = (int)reader->body->limits->json_depth;
+    if ((rc = blasd_body_json_end(reader->body, &reader->text, &pass.text, err)) != 0) return rc;
     p = blasd_json_space(pass.text.start);
     if (p == pass.text.end) return blasd_json_fail(&pass.text, p, err, "the body is empty");
     if (has_many(p))
@@ -124,6 +114,6 @@ struct blasd_body_reader *blasd_tensor_body_reader_new(const struct blasd_body *
     reader->of = arg;
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
-    blasd_body_buf(body, &reader->text, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);
+    blasd_body_json(body, &reader->text);
     return &reader->base;
 }
