@@ -265,7 +265,8 @@ static void arm(struct blasd_async *async) {
     double due = sooner(async->curl_due, async->next_due), now = blasd_now_seconds();
     struct itimerspec time = {0};
     if (!TAILQ_EMPTY(&async->ended) || !TAILQ_EMPTY(&async->urgent) || has_room(async)) due = now;
-    if (due == async->armed || (due <= now && async->armed <= now)) return;
+    /* one that runs out sooner is let run: the turn finds nothing to do and sets it again */
+    if (async->armed > now ? due >= async->armed : due <= now) return;
     async->armed = due;
     if (due < NEVER) {
         double left = due > now ? due - now : 0;
