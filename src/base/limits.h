@@ -69,8 +69,8 @@ struct blasd_err;
       "202 stay for their time; room for those of queued jobs is reserved, and where there is "    \
       "none new jobs are refused; with keys a tenant has at most as much as is left free")         \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
-      "results of waited-for jobs (0: a 64th of the blob store), looked at once a second; beyond " \
-      "it the oldest of the tenant that has most go before their time, by whole seconds")          \
+      "results of waited-for jobs (0: a 64th of the blob store): if a tenant leaves less than "    \
+      "half of it free, its next results stay for less time, 2 s at the least")                    \
     X(record_sync_s, 60, 1, 86400, "seconds",                                                      \
       "how long after its end the result of a waited-for job is kept where there is room, and "    \
       "its Idempotency-Key is known in any case")                                                  \

@@ -46,23 +46,6 @@ local function completion_tell(e, channel, record_frames)
     told.bytes = told.bytes + #record_frames
 end
 
--- Puts records where they are to be found: those of a batch entry that somebody waited for stay together,
--- for they have been told; those of others will be asked for one by one.
-local function records_add(records, name, record_frames)
-    local n = #records
-    if byte(name) == 115 or not is_batch_entry(name) then
-        records[n + 1], records[n + 2] = name, record_frames
-        return
-    end
-    each_record_frame(record_frames, function(id, from, to)
-        records[n + 1], records[n + 2] = id, sub(record_frames, from - RECORD_FRAME_HEAD, to)
-        n = n + 2
-    end)
-end
-
--- What an Idempotency-Key takes: as a key with a value, and beside the record.
-local function key_bytes(key) return 320 + 2 * #key end
-
 -- Notes that the pending job, or batch entry, has ended with `record_frames`. `out_bytes` lie outside the
 -- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
 -- where the records do not say.
@@ -103,29 +86,26 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.timed = e.timed or {}
         e.timed[#e.timed + 1] = name
     end
-    local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. tenant
-    local into = e.into[bucket]
+    local kind = job.promised and 'a' or Kept.kind(name)
+    local into = e.into[kind .. tenant]
     if not into then
-        into = {bytes = 0, records = {}, tenant = tenant}
-        e.into[bucket] = into
+        into = {kind = kind, tenant = tenant}
+        e.into[kind .. tenant] = into
     end
+    local one = {name = name, frames = record_frames, out = 0, key = job.key,
+                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs}
+    into[#into + 1] = one
     if job.key ~= '' then
-        local key, keys = K.idem_of .. tenant .. ':' .. job.key, into.keys or {}
-        into.keys, keys[#keys + 1], keys[#keys + 2] = keys, name, key
-        call('EXPIRE', key, L.ttl[sub(bucket, 1, 1)]) -- by itself, whatever becomes of the record
-        into.bytes = into.bytes + key_bytes(key)
+        call('EXPIRE', K.idem_of .. tenant .. ':' .. job.key, L.ttl[kind]) -- by itself, whatever becomes of the record
+        one.bytes = one.bytes + Kept.key_bytes(job.key)
     end
-    records_add(into.records, name, record_frames)
-    into.bytes = into.bytes + #record_frames + out_bytes + RECORD_OVERHEAD * jobs
     if out_segs ~= '' then
-        local segs = into.segs or {}
-        into.segs = segs
+        one.segs = {}
         for out_seg, its_jobs in gmatch(out_segs, '(%x+) (%d+)') do
-            segs[out_seg] = (segs[out_seg] or 0) + tonumber(its_jobs)
+            one.segs[out_seg] = (one.segs[out_seg] or 0) + tonumber(its_jobs)
         end
-    elseif out_bytes > 0 then
-        local outs = into.outs or {}
-        into.outs, outs[#outs + 1], outs[#outs + 2] = outs, name, whole(out_bytes)
+    else
+        one.out = out_bytes
     end
     Record.events.ended(job, record_frames)
     if channels == '' then return end
@@ -144,85 +124,6 @@ local function settle_share(e, class, job, record_frames)
     if not us then return end
     local field = class .. '-' .. SI.priority[job.si] .. ' ' .. job.tenant
     e.settles[field] = (e.settles[field] or 0) + job.jobs * (us / job.metered - work_of(job))
-end
-
--- Changes the bytes of records: of all of a kind, and of all of a tenant.
-function Tensor.weigh(kind, tenant, by)
-    call('HINCRBY', K.recbytes, kind, whole(by))
-    if tenant == NOBODY then return end
-    local own = ':' .. tenant
-    if call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then call('HDEL', K.recbytes, own) end
-end
-
--- The same, and of a bucket. What each of several tenants has of waited-for results is in order.
-local function weigh(bucket, by, tenant)
-    tenant = tenant or match(bucket, '^%a:%d+:(.*)$')
-    Tensor.weigh(sub(bucket, 1, 1), tenant, by)
-    if tenant ~= NOBODY and byte(bucket) == 115 and
-       tonumber(call('ZINCRBY', K.sync, whole(by), tenant)) <= 0 then
-        call('ZREM', K.sync, tenant)
-    end
-    return call('HINCRBY', K.recbytes, bucket, whole(by))
-end
-
--- Outputs of the bucket, {ID, BYTES, ...}, whose records go: they stay, and count, as long as a pending
--- job refers to them.
-local function leave_held(bucket, outs)
-    local kind, tenant, blobs = sub(bucket, 1, 1), match(bucket, '[^:]*$'), {}
-    for i = 1, #outs, 2 do blobs[#blobs + 1] = outs[i] .. '.out' end
-    for i, held in ipairs(get_many(K.refs, blobs)) do
-        if held then Tensor.leave(blobs[i], outs[2 * i], tenant, kind) end
-    end
-end
-
-local function kept_bytes(kind) return tonumber(call('HGET', K.recbytes, kind) or 0) end
-
--- Frees an Idempotency-Key, if it is that job's.
-local function key_drop(key, id)
-    if sub(call('GET', key) or '', 1, ID) == id then call('UNLINK', key) end
-end
-
--- Forgets a bucket of records; returns how many blobs nobody refers to any more. Idempotency-Keys expire by
--- themselves.
-local function bucket_drop(bucket)
-    local outs, segs = call('HGETALL', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
-    if #outs > 0 then
-        local ids = {}
-        for i = 1, #outs, 2 do ids[#ids + 1] = outs[i] end
-        call_many('HDEL', K.outs, ids)
-        if call('EXISTS', K.refs) == 1 then leave_held(bucket, outs) end
-    end
-    for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
-    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
-    local bytes = call('HGET', K.recbytes, bucket)
-    if bytes then
-        weigh(bucket, -bytes)
-        call('HDEL', K.recbytes, bucket)
-    end
-    local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
-    local place = kind .. ':' .. b
-    call('ZREM', K.recs, bucket)
-    call('ZREM', K.seconds_of .. tenant, place)
-    if kind == 's' then call('ZREM', K.sync_of .. tenant, b) end
-    call('SREM', K.tenants_of .. place, tenant)
-    local gone = tonumber(call('HGET', K.gone, kind) or -1)
-    if tonumber(b) > gone then call('HSET', K.gone, kind, b) end
-    return #outs / 2
-end
-
--- Drops records that somebody waited for, until the others have room: of the tenant that has most, the
--- oldest seconds first, a few at a time. The newest second always stays, of each tenant.
-local FITTED = 16
-local function sync_fit()
-    local blobs = 0
-    for _ = 1, FITTED do
-        if kept_bytes('s') <= min(L.record_sync_bytes, L.record_bytes) then break end
-        local tenant = call('ZRANGE', K.sync, 0, 0, 'REV')[1] or NOBODY
-        local oldest = call('ZRANGE', K.sync_of .. tenant, 0, 1)
-        if #oldest < 2 then break end
-        blobs = blobs + bucket_drop('s:' .. oldest[1] .. ':' .. tenant)
-    end
-    return blobs
 end
 
 -- Takes the tombstones out of a line, and counts what it holds; what is left keeps its order.
@@ -266,25 +167,6 @@ local function count_tombstones(ended)
     end
 end
 
--- Records of a bucket expire some time after the last of them came. `bytes`: of the bucket before.
--- Returns whether it is new.
-local expiries, expiries_in = {}, 0 -- what was said in this second
-local function expire_later(bucket, bytes)
-    local this = floor(now / 1000000)
-    local key, second = K.rec_of .. bucket, this + L.ttl[sub(bucket, 1, 1)] + 1
-    if this ~= expiries_in then expiries, expiries_in = {}, this end
-    if bytes > 0 and expiries[key] == second then return false end
-    expiries[key] = second
-    call('ZADD', K.recs, 'GT', second, bucket)
-    if bytes > 0 then return false end
-    local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
-    local place = kind .. ':' .. b
-    call('ZADD', K.seconds_of .. tenant, whole((tonumber(b) + 1) * WIDTH[kind]), place)
-    if kind == 's' then call('ZADD', K.sync_of .. tenant, b, b) end
-    call('SADD', K.tenants_of .. place, tenant)
-    return true
-end
-
 local function completion_commit(e)
     if e.count == 0 then return end
     call_many('HDEL', K.pending, e.names)
@@ -298,28 +180,10 @@ local function completion_commit(e)
     if e.timed then call_many('ZREM', K.deadlines, e.timed) end
     if e.holds then Tensor.release(e.holds) end
     if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
-    local fresh = false
-    for bucket, into in pairs(e.into) do
-        if into.segs then
-            for seg, by in pairs(into.segs) do
-                refer(seg, by)
-                call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
-            end
-        end
-        call_many('HSET', K.rec_of .. bucket, into.records)
-        if into.outs then
-            local index = {}
-            for i = 1, #into.outs, 2 do index[i], index[i + 1] = into.outs[i], bucket end
-            call_many('HSET', K.out_of .. bucket, into.outs)
-            call_many('HSET', K.outs, index)
-        end
-        if into.keys then call_many('HSET', K.keys_of .. bucket, into.keys) end -- which go with it
-        fresh = expire_later(bucket, weigh(bucket, into.bytes, into.tenant) - into.bytes) or fresh
-    end
+    for _, into in pairs(e.into) do Kept.add(into.kind, into.tenant, into) end
     for label, jobs in pairs(e.ends) do State.count(label, jobs) end
     for field, by in pairs(e.settles or {}) do call('HINCRBY', K.shares, field, whole(by)) end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
-    if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end

@@ -48,7 +48,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker of it; `refused`: "UNTIL WHY" while no job is to be taken, which
                        `blasd up` writes while the disk has too little space; `epoch`: counter of
                        leases; `idle`: lines "WORKER CLASS MAX ROOM THREAD SEQ", the demand of each
-                       turn that was not met; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
+                       turn that was not met; `kept_s`, `kept_a`: bytes of all
+                       records of a kind; `swept`: the last second whose records are not counted any
+                       more; `goes`: the last one of which any are; `gone`: the second until which records of kind s may have gone before their
+                       time; `ended`: when the last record came; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
                        end's calls of submit, the last one in which not all was queued, and when it
                        was; "OP submitted": jobs taken in, "OP STATE" and "OP failed CODE": jobs that
                        ended so, since the queue was made
@@ -60,19 +63,26 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        or what it then took; and "C-P" ->
                        the least of those that wait. No fields while one tenant alone waits
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
-  {q}:rec:KIND:B:TENANT
-                       hash ID -> RECORD_FRAME with the final record, or BATCH_ENTRY -> the record frames of a batch entry
-                       whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
-                       its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case. So
-                       who is not its tenant finds no record. "KIND:B:TENANT" is a bucket
-  {q}:out:BUCKET       hash ID -> bytes of the blob ID.out, of records that have one
+  {q}:record:NAME      with an expiry: "TENANT KIND GOES BYTES OUT KEYBYTES\n", an Idempotency-Key of so many bytes,
+                       and the RECORD_FRAME with the final record, or those of a batch entry whose jobs
+                       ended together. KIND s|a is that of the id; of a promised job it is a in any
+                       case. GOES: the second in which it goes; BYTES that are counted for it, OUT of
+                       them in the blob ID.out
+  {q}:index:KIND:TENANT  zset NAME -> when it ended, in us, no two the same: the tenant's records, for its lists
+  {q}:goes:SECOND      hash "KIND TENANT" -> bytes of its records that go in that second; `out`: how many of
+                       these records have a blob
+  {q}:kept             hash "KIND TENANT" -> bytes of its records, their blobs and keys, but of `anonymous`.
+                       Those of kind a stay for their time: where they are as many as may be
+                       (record_bytes), jobs are refused, and room for those of pending jobs is reserved.
+                       Those of kind s stay the shorter the less room for them (record_sync_bytes) there is
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
-                       it, and records whose outputs do; BLOB (ID.in of a tensor, ID.out of a job
+                       it; BLOB (ID.in of a tensor, ID.out of a job
                        that has ended) -> pending jobs that refer to it; no field means none
-  {q}:left             hash BLOB -> "BYTES TENANT[ KIND]": what pending jobs refer to, and
-                       is kept for them alone: a tensor that was dropped, an output whose record of
-                       KIND is gone. It counts in {q}:tensor_bytes, with KIND
-                       in {q}:recbytes, until none does
+  {q}:segments         hash SEG -> "COUNT GOES": records whose outputs lie in it, and the second in which the
+                       last of them goes
+  {q}:left             hash BLOB -> "BYTES TENANT[ KIND GOES]": what pending jobs refer to, and is kept for them: a
+                       tensor that was dropped, which counts in {q}:tensor_bytes; an output, which counts with
+                       KIND in {q}:kept, until its record goes in that second, and then until none does
   {q}:tensors          hash ID -> "BYTES LIFE CREATED TENANT FORM": the tensors that are kept; their
                        bytes are the blob ID.in. LIFE in seconds from the last use; CREATED in us;
                        FORM tells dtype, order and shape (core/reference.h), and behind that
@@ -86,19 +96,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        said until US
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all, both with those that pending jobs will
                        make; "#TENANT" and "#:" -> how many; "idle TENANT" -> bytes of those that may make room
-  {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
-  {q}:keys:BUCKET      hash ID -> key of the Idempotency-Key, of records that have one
-  {q}:outs             hash ID -> BUCKET, of all records that have such a blob
-  {q}:sync             zset TENANT -> bytes of its records of kind s, but of `anonymous`: where they are more
-                       than may be the oldest of the first go; {q}:sync:TENANT, zset B -> B, knows these
-  {q}:recs             zset BUCKET -> second in which it expires (last finish + its time)
-  {q}:seconds:TENANT   zset "KIND:B" -> the second behind those its ids are made in
-  {q}:tenants:KIND:B   set of the tenants that have such a bucket, for the sweep of blobs
-  {q}:recbytes         hash BUCKET -> bytes of records, their blobs and keys; fields `s`, `a`: of
-                       all of the kind, ":TENANT": of all of the tenant, but of `anonymous`. Those of kind a stay for
-                       their time: where they are as many as may be (record_bytes), jobs are
-                       refused, and room for those of pending jobs is reserved
-  {q}:gone             hash KIND -> the highest B dropped so far
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:claims:NAME      hash of what the worker holds and where each of its threads stands, THREAD 0
                        to 9 (0 claims; others end what it has claimed): name of a job or batch entry ->
@@ -211,8 +208,8 @@ Front ends call
       -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
       or, any, of all; of the operation OP unless that is "";
       with the label LABEL, "NAME=VALUE" or, of any value, "NAME", unless that is ""; made from SINCE
-      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
-      the newest buckets first; within a step (see listing.lua) newest first. What is there from
+      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, those
+      that ended last first; of what is pending within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
   stats [MORE] [TENANT]
       -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,

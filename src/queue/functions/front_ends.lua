@@ -7,36 +7,6 @@ local function open(keys, args)
     return call('GET', K.store)
 end
 
--- The final record of `id`, or nil; then the record frame it is in, its bucket, and, where it lies among
--- those of a batch entry, all of these. A record lies where only its tenant's id leads to.
-local function recorded(id, tenant)
-    local bucket = place_of(id)
-    if not bucket then return nil end
-    bucket = bucket .. ':' .. tenant
-    local record_frame = call('HGET', K.rec_of .. bucket, id)
-    if record_frame then return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket end
-    if byte(id) ~= 115 then return nil end
-    local record_frames = call('HGET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY))
-    local from, to = find_record_frame(record_frames or '', id)
-    if from then
-        record_frame = sub(record_frames, from, to)
-        return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket, record_frames
-    end
-    bucket = promised_place(id) .. ':' .. tenant
-    record_frame = call('HGET', K.rec_of .. bucket, id)
-    if record_frame then return sub(record_frame, RECORD_FRAME_HEAD + 1), record_frame, bucket end
-    return nil
-end
-
-local function unknown(id)
-    local place = place_of(id)
-    if not place then return 404 end
-    local kind, b = match(place, '^(%a):(%d+)$')
-    local gone = tonumber(call('HGET', K.gone, kind) or -1)
-    local ended_by = (tonumber(b) + 1) * WIDTH[kind] + L.ttl[kind]
-    return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
-end
-
 -- Adds a channel to a meta; returns the meta as it then is.
 local function meta_watch(id, meta, channel)
     local head, channels, tail = match(meta, '^([^\t]*\t)([^\t]*)(\t.*)$')
@@ -72,7 +42,7 @@ local function look(tenant, ids, from, metas)
         if meta then
             reply[i] = summary(id, parse(meta), nil, nil, finder)
         else
-            reply[i] = recorded(id, tenant) or unknown(id)
+            reply[i] = Kept.find(id, tenant) or Kept.unknown(id)
         end
     end
     return reply
@@ -116,37 +86,6 @@ local function keep(keys, args)
     return look(args[2], args, 3, metas)
 end
 
--- Deletes the record of an ended job, which recorded() has found.
-local function forget(id, record_frame, bucket, record_frames)
-    local out = call('HGET', K.out_of .. bucket, id)
-    local bytes = #record_frame + tonumber(out or 0) + RECORD_OVERHEAD
-    local key = call('HGET', K.keys_of .. bucket, id)
-    if key then
-        key_drop(key, id)
-        call('HDEL', K.keys_of .. bucket, id)
-        bytes = bytes + key_bytes(key)
-    end
-    local from, to = find_record_frame(record_frames or '', id)
-    if from and #record_frames > #record_frame then
-        call('HSET', K.rec_of .. bucket, sub(id, 1, BATCH_ENTRY),
-             sub(record_frames, 1, from - 1) .. sub(record_frames, to + 1))
-    else
-        call('HDEL', K.rec_of .. bucket, from and sub(id, 1, BATCH_ENTRY) or id)
-    end
-    if out then leave_held(bucket, {id, out}) end
-    call('HDEL', K.out_of .. bucket, id)
-    call('HDEL', K.outs, id)
-    local seg, held = Record.slice(record_frame, RECORD_FRAME_HEAD + 1)
-    if seg and seg ~= '' and tonumber(call('HGET', K.seg_of .. bucket, seg) or 0) > 0 then
-        if call('HINCRBY', K.seg_of .. bucket, seg, -1) == 0 then
-            call('HDEL', K.seg_of .. bucket, seg)
-        end
-        refer(seg, -1)
-        bytes = bytes + held
-    end
-    weigh(bucket, -min(bytes, tonumber(call('HGET', K.recbytes, bucket) or 0))) -- it says itself what it takes
-end
-
 local function cancel(keys, args)
     start(keys, args)
     local reply, e, finder = {}, completion_new(), running_finder(#args - 3)
@@ -159,9 +98,9 @@ local function cancel(keys, args)
             local job = parse(meta)
             reply[i] = completion_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
-            local record, record_frame, bucket, record_frames = recorded(id, tenant)
-            if record and too then forget(id, record_frame, bucket, record_frames) end
-            reply[i] = record and (too and record or 409) or unknown(id)
+            local record, head = Kept.find(id, tenant)
+            if record and too then Kept.forget(id, head) end
+            reply[i] = record and (too and record or 409) or Kept.unknown(id)
             -- a pending job may refer to its outputs
             if record and too and call('HEXISTS', K.refs, id .. '.out') == 1 then
                 reply[i] = {record}
@@ -236,14 +175,16 @@ local function tenants_text()
         waits[sub(line, 3)] = (waits[sub(line, 3)] or 0) + jobs
     end
     for tenant, jobs in pairs(waits) do add(tenant, 'waiting', jobs) end
-    local used, kept = call('HGETALL', K.used), call('HGETALL', K.recbytes)
+    local used, kept, sums = call('HGETALL', K.used), call('HGETALL', K.kept), {}
     for i = 1, #used, 2 do
         local field, tenant = match(used[i], '^(%a+) (.+)$')
         if field then add(tenant, field, used[i + 1]) end
     end
     for i = 1, #kept, 2 do
-        if sub(kept[i], 1, 1) == ':' then add(sub(kept[i], 2), 'results_bytes', kept[i + 1]) end
+        local its = sub(kept[i], 3)
+        sums[its] = (sums[its] or 0) + tonumber(kept[i + 1])
     end
+    for its, bytes in pairs(sums) do add(its, 'results_bytes', whole(bytes)) end
     for tenant, fields in pairs(has) do
         texts[#texts + 1] = cjson.encode(tenant) .. ':{' .. concat(fields, ',') .. '}'
     end
@@ -297,7 +238,7 @@ stats = function(keys, args)
                   more == 'tenants' and '"tenants":{' .. tenants_text() .. '},' or '',
                   tenant and '"own":{' .. concat(own_parts, ',') .. '},' or '',
                   S.jobs, whole(S.bytes), running,
-                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','),
+                  whole(S.kept_s + S.kept_a), concat(parts, ','),
                   call('HLEN', K.tensors), call('HGET', K.tensor_bytes, ':') or '0',
                   call('XLEN', K.hooks))
 end
@@ -332,12 +273,12 @@ end
 -- Whether anything refers to the blob, or the segment; then, whether it is of a name that may be on hold.
 local function blob_referred(blob)
     local id, kind = match(blob, '^([sat]?%x+)%.(%a+)$')
-    local place = id and #id == ID and place_of(id)
-    local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+    local place = id and #id == ID and Kept.kind(id)
+    local yes = kind == 'seg' and (call('HEXISTS', K.refs, id) == 1 or Kept.has_segment(id)) or
                 kind ~= 'seg' and id and Tensor.referred(id, blob) or
                 place and (call('HEXISTS', K.pending, id) == 1 or
                            call('HEXISTS', K.pending, sub(id, 1, BATCH_ENTRY)) == 1 or
-                           kind == 'out' and call('HEXISTS', K.outs, id) == 1)
+                           kind == 'out' and Kept.is_out(id))
     return yes, place or id and byte(id) == 116
 end
 

@@ -1,22 +1,26 @@
 -- Lists of jobs, a page at a time. Read next: workers.lua.
 --
--- A page is read in steps, each of which looks at a few names of the tenant's: those of running jobs,
--- or some of what is pending, or of one bucket of records, as SSCAN and HSCAN give them. A step's
--- jobs are in order, newest first. Where the page is full in the midst of one, the cursor names the
--- last job listed, and the next page passes over it and those before it. That misses none only if
--- the step cannot have got jobs meanwhile that belonged to others: so steps are cut that are of a
--- whole hash, or, as hashes grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r
--- running, p pending, o opened, e ended, or P, O, E: the step is of one slot.
+-- First what is pending: a page is read in steps, each of which looks at a few names of the tenant's: those of
+-- running jobs, or some of what is pending, as SSCAN and HSCAN give them. A step's jobs are in order, newest
+-- first. Where the page is full in the midst of one, the cursor names the last job listed, and the next page
+-- passes over it and those before it. That misses none only if the step cannot have got jobs meanwhile that
+-- belonged to others: so steps are cut that are of a whole hash, or, as hashes grow, of one slot. Jobs of a batch
+-- entry that is opened meanwhile may come to slots that are behind: so what is pending is followed by the jobs of
+-- those opened since the list began, which the cursor says until then, in us.
 --
--- Jobs of a batch entry that is opened meanwhile may come to slots that are behind: so what is pending is
--- followed by the jobs of those opened since the list began, which BUCKET says until then, in us.
+-- Then records, by when they ended, the last first, no two of which have ended at one time.
+--
+-- The cursor is "PHASE-AT-SCAN-LAST": PHASE r running, p pending, o opened, e ended, or P, O: the step is of one
+-- slot. AT: when the list began; of e, when that ended of which the job LAST, or else all, is on the page before.
 
 local list
 do
 
 local ROWS = 108      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
-local STEP = {p = 32, o = 32, a = 16, s = 2} -- names of one step: pending, opened, records, those of whole batch entries
+local STEP = 32       -- names of one step of what is pending
+local LAST = 9e15     -- us: later than anything ends
+local ENDED = 8       -- records, or those of a batch entry, that are read at a time
 
 -- Whether labels have the one that is wanted: p.label is it between commas, or ",NAME=".
 local function label_wanted(p, labels) return find(',' .. labels .. ',', p.label, 1, true) end
@@ -76,39 +80,56 @@ local function step_pending(p, names, metas)
     return page_rows(p, rows, record, jobs)
 end
 
-local function step_records(p, found)
-    local rows = {}
-    for i = 1, #found, 2 do
-        local name, record_frames = found[i], found[i + 1]
-        local at, key = RECORD_FRAME_HEAD + 1, nil
-        p.bytes = p.bytes + #record_frames / 8 -- to read them costs less than to send them
-        if is_batch_entry(name) then -- its jobs were made at one time, so to say, with the same labels
-            key = (p.label == '' or label_wanted(p, Record.labels(record_frames, at))) and
-                  format('%016.0f', Record.made(record_frames, at, name)) .. name
-        elseif record_wanted(p, record_frames, at) then
-            key = row_key(p, Record.made(record_frames, at, name), name)
-        end
-        if key then rows[#rows + 1] = {key, name, record_frames, at, #record_frames} end
+-- What has ended before that time, or, `with`, then or before: {when, name} each, the last first.
+local function ended_before(p, at, with)
+    local found = {}
+    for _, kind in ipairs({'s', 'a'}) do
+        local all = call('ZRANGE', K.index_of .. kind .. ':' .. p.tenant, (with and '' or '(') .. whole(at), '-inf',
+                         'BYSCORE', 'REV', 'LIMIT', 0, ENDED, 'WITHSCORES')
+        for i = 1, #all, 2 do found[#found + 1] = {tonumber(all[i + 1]), all[i]} end
     end
-    p.looked = p.looked + (#found / 2 - #rows) * 0.85 -- these were dealt with in little time
-    local function record(row) return sub(row[3], row[4], row[5]) end
-    local function jobs(row)
-        local made, record_frames, all, at = sub(row[1], 1, 16), row[3], {}, 1
-        while at + RECORD_FRAME_HEAD - 1 <= #record_frames do
-            local from = at + RECORD_FRAME_HEAD
-            local to = from - 1 + struct.unpack('<I4', record_frames, at)
-            if record_wanted(p, record_frames, from) then
-                local id = sub(record_frames, at + 4, at + RECORD_FRAME_HEAD - 1)
-                if not p.timed or row_key(p, Record.made(record_frames, from, id), id) then
-                    all[#all + 1] = {made .. id, id, record_frames, from, to}
+    table.sort(found, newest_first)
+    return found
+end
+
+-- The rows of the records that are wanted of one value: {id, from, to}, newest first.
+local function rows_of(p, frames)
+    local rows = {}
+    each_record_frame(frames, function(id, from, to)
+        p.looked = p.looked + 0.25
+        if record_wanted(p, frames, from) and row_key(p, Record.made(frames, from, id), id) then
+            rows[#rows + 1] = {id, from, to}
+        end
+    end)
+    table.sort(rows, newest_first)
+    return rows
+end
+
+-- Lists what has ended; returns where the next page goes on, '' at the end.
+local function list_ended(p, at)
+    local function here() return concat({'e', whole(at), '0', p.last}, '-') end
+    while true do
+        if p.count >= p.limit or p.looked >= ROWS or p.bytes > BYTES then return here() end
+        local found, keys = ended_before(p, at, p.last ~= ''), {}
+        if #found == 0 then return '' end
+        for i = 1, min(#found, ENDED) do keys[i] = K.record_of .. found[i][2] end
+        for i, text in ipairs(call('MGET', unpack(keys))) do
+            local head = Kept.read(text, p.tenant)
+            if p.last == '' or found[i][1] ~= at then at, p.last = found[i][1], '' end
+            if at < p.since then return '' end -- it was made before that
+            for _, row in ipairs(head and rows_of(p, head.frames) or {}) do
+                if p.last == '' or row[1] < p.last then
+                    if p.count >= p.limit then return here() end
+                    p.count, p.last = p.count + 1, row[1]
+                    p.reply[p.count + 1] = sub(head.frames, row[2], row[3])
+                    p.bytes = p.bytes + row[3] - row[2]
                 end
             end
-            p.looked = p.looked + 0.25
-            at = to + 1
+            p.last = ''
+            p.looked, p.bytes = p.looked + 0.75, p.bytes + #(text or '') / 8 -- to read costs less than to send
+            if p.count >= p.limit or p.looked >= ROWS or p.bytes > BYTES then return here() end
         end
-        return all
     end
-    return page_rows(p, rows, record, jobs)
 end
 
 -- Running jobs, of all workers.
@@ -121,26 +142,7 @@ local function list_running(p)
     return step_pending(p, resolve(names))
 end
 
--- The bucket that comes after this one, where the newest is the first; nil behind the last.
-local function bucket_after(p, bucket)
-    local second = '+inf'
-    if bucket then
-        local kind, b = match(bucket, '^(%a):(%d+)$')
-        second = (tonumber(b) + 1) * WIDTH[kind]
-    end
-    local near = call('ZRANGE', K.seconds_of .. p.tenant, second, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 3,
-                      'WITHSCORES')
-    for i = 1, #near, 2 do
-        local one, score = near[i], tonumber(near[i + 1])
-        -- a body may take its time to come: its job is made some time after its id
-        if (score + 600) * 1000000 < p.since then return nil end
-        if not bucket or score < second or one < bucket then return one end
-    end
-    return nil
-end
-
 local function step_of(p, phase, found)
-    if phase == 'e' then return step_records(p, found) end
     local names, metas = {}, {}
     local function add(name, meta)
         if meta and (p.which == 'any' or
@@ -191,17 +193,15 @@ local function scan_step(p, phase, key, most, scan)
 end
 
 -- The steps from where the cursor says; returns where the next page goes on, '' at the end.
-local function list_steps(p, phase, bucket, scan)
+local function list_steps(p, phase, scan)
     local function here(slots)
-        local place = phase == 'e' and gsub(bucket, ':', '') or phase ~= 'r' and whole(p.began) or ''
-        return concat({slots and phase:upper() or phase, place, scan, p.at}, '-')
+        return concat({slots and phase:upper() or phase, phase ~= 'r' and whole(p.began) or '', scan, p.at}, '-')
     end
     if phase == 'r' then return list_running(p) and '' or here() end
     while true do
-        local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or phase == 'o' and K.opened or
-                    p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
+        local key = phase == 'o' and K.opened or p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
         local before = p.looked
-        local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
+        local on = scan_step(p, phase, key, STEP, scan)
         if not on then return here(p.slots) end
         -- a step costs where it finds none, too; where it finds some, what it found does
         scan, p.last, p.at, p.looked = on, '', '', max(p.looked, before + 1)
@@ -209,9 +209,7 @@ local function list_steps(p, phase, bucket, scan)
             if phase == 'p' and call('EXISTS', K.opened) == 1 then
                 phase, p.slots = 'o', false
             else
-                if phase ~= 'e' and p.which ~= 'any' then return '' end
-                bucket, phase = bucket_after(p, bucket), 'e'
-                if not bucket then return '' end
+                return p.which == 'any' and list_ended(p, LAST) or ''
             end
         end
         if p.count >= p.limit or p.looked >= ROWS or p.bytes > BYTES then return here() end
@@ -226,25 +224,19 @@ list = function(keys, args)
                slots = false, began = now, state = Record.ended(args[3])}
     local label = args[9] or ''
     p.label = label ~= '' and ',' .. label .. (find(label, '=', 1, true) and ',' or '=') or ''
-    p.timed = p.since > 0 or p.before < 9e15
-    local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
-    local bucket, scan = nil, '0'
+    local phase, scan = p.state and 'e' or p.which == 'running' and 'r' or 'p', '0'
     if args[8] ~= '' then
-        local kind, b
-        phase, kind, b, scan, p.last = match(args[8], '^([rpoePOE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
-        p.slots = phase and phase ~= phase:lower()
+        local at
+        phase, at, scan, p.last = match(args[8], '^([rpoePO])%-(%d*)%-(%d+)%-(%w*)$')
+        p.slots = phase == 'P' or phase == 'O'
         phase = phase and phase:lower()
-        if not phase or #scan > 20 or #b > (phase == 'e' and 10 or 16) or
-           (phase == 'e') ~= (kind ~= '') or phase == 'e' and b == '' then
-            return 400
-        end
-        bucket, p.at = phase == 'e' and kind .. ':' .. b or nil, p.last
-        p.began = phase ~= 'e' and tonumber(b) or p.began
+        at = phase and (phase == 'r' and now or count_of(at))
+        if not at or #scan > 20 then return 400 end
+        p.began, p.at = at, p.last
     elseif phase == 'e' then
-        bucket = bucket_after(p, nil)
-        if not bucket then return p.reply end
+        p.began = LAST
     end
-    p.reply[1] = list_steps(p, phase, bucket, scan)
+    p.reply[1] = phase == 'e' and list_ended(p, p.began) or phase ~= 'e' and list_steps(p, phase, scan) or ''
     return p.reply
 end
 

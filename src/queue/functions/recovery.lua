@@ -206,18 +206,6 @@ local function recount()
     end
 end
 
--- Forgets records whose time is over; how many blobs nobody refers to any more. As each second may bring
--- buckets of very many tenants, more go at a time where more are due, but not so many that others wait long.
-local DUE_LEAST, DUE_MOST = 128, 512
-local function expire_records()
-    local blobs, second = 0, floor(now / 1000000)
-    local most = min(max(DUE_LEAST, floor(call('ZCOUNT', K.recs, '-inf', second) / 2)), DUE_MOST)
-    for _, bucket in ipairs(call('ZRANGE', K.recs, '-inf', second, 'BYSCORE', 'LIMIT', 0, most)) do
-        blobs = blobs + bucket_drop(bucket)
-    end
-    return blobs
-end
-
 -- Forgets front ends that have sent nothing for a week, which is longer than Redis' clock may leap while a call is
 -- sent again: some fields at a time.
 local SENT_S = 604800
@@ -258,8 +246,7 @@ local function housekeeping()
             live[class] = (live[class] or 0) + 1
         end
     end
-    local blobs = expire_records()
-    blobs = blobs + sync_fit() + Tensor.tick()
+    local blobs = Kept.tick() + Tensor.tick()
     recount()
     forget_opened()
     reroute_stranded(live)
@@ -267,5 +254,5 @@ local function housekeeping()
     forget_fronts()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, S.jobs, S.bytes, live[1], live[2], blobs,
-            tonumber(first[2] or 0), kept_bytes('a') + S.results, call('GET', K.idkey) or ''}
+            tonumber(first[2] or 0), S.kept_a + S.results, call('GET', K.idkey) or ''}
 end

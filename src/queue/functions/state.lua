@@ -11,7 +11,6 @@ local BRIEF_US, LONG_US = 8192, 1048576
 -- those of long ones. Of each, its position in CLASSES, PRIORITIES and LANES; `quick`: the quick one of the
 -- same class and priority. Filled in by the first call.
 local SI = {class = {}, priority = {}, lane = {}, quick = {}}
-local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local RECORD_FRAME_HEAD = 45 -- bytes of a record frame before its record
@@ -26,7 +25,6 @@ local K               -- names of the keys
 local S               -- the fields of {q}:state, see State
 local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
-local buckets, bucket_count = {}, 0 -- memory of place_of
 
 -- The names of keys, made once for each queue. What is remembered like this from call to call is little: Lua's
 -- collector goes over all of it again and again, the more often the more calls there are.
@@ -35,17 +33,16 @@ local function key_table(q)
     local k = key_tables[q]
     if k then return k end
     k = {wait = {}}
-    for _, noun in ipairs({'state', 'pending', 'frames', 'opened', 'lines', 'deadlines', 'recs', 'recbytes',
-                           'gone', 'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
+    for _, noun in ipairs({'state', 'pending', 'frames', 'opened', 'lines', 'deadlines', 'kept', 'segments',
+                           'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
                            'used', 'events', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
                            'tensor_bytes', 'tensor_copies', 'hooks', 'hook_counts', 'notifier',
-                           'left', 'sweeping', 'outs', 'sync', 'limits', 'schema'}) do
+                           'left', 'sweeping', 'limits', 'schema'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'claims', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'keys', 'sent', 'names', 'seconds',
-                           'tenants', 'figures', 'sync'}) do
+    for _, noun in ipairs({'claims', 'wake', 'record', 'index', 'goes', 'idem',
+                           'blob', 'hold', 'sent', 'names', 'figures'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for _, si in ipairs(SI) do
@@ -157,7 +154,7 @@ local State = {}
 do
 
 local NUMBERS = {'jobs', 'bytes', 'results', 'waits1', 'waits2', 'waits3', 'clock', 'offset', 'shared', 'watched',
-                 'alone2', 'alone3'}
+                 'alone2', 'alone3', 'kept_s', 'kept_a', 'swept', 'goes', 'gone', 'ended'}
 local names, read, others = {}, nil, 0 -- of this call; how many names are not of every call
 
 -- `more`: names of further fields that the call will count in.
@@ -250,22 +247,6 @@ local function get_many(key, fields, from)
     end
     return all
 end
-
--- What of a bucket of records an id tells, "KIND:B", or nil where it is no id.
-local function place_of(id)
-    local head = sub(id, 1, 9)
-    local bucket = buckets[head]
-    if bucket then return bucket end
-    local kind, second = match(head, '^([sa])(%x%x%x%x%x%x%x%x)$')
-    if not kind then return nil end
-    bucket = kind .. ':' .. floor(tonumber(second, 16) / WIDTH[kind])
-    if bucket_count >= 128 then buckets, bucket_count = {}, 0 end
-    buckets[head], bucket_count = bucket, bucket_count + 1
-    return bucket
-end
-
--- The same for a job that somebody had waited for until its end was promised for later.
-local function promised_place(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 16) / WIDTH.a) end
 
 -- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.
 local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end

@@ -23,7 +23,7 @@ local function repeated(key, fingerprint, channel, tenant)
     if not text then return nil end
     local id, recorded_fingerprint = match(text, '^(%S+) (%S+)$')
     local meta = metas_alone({id})[1]
-    local record = not meta and recorded(id, tenant)
+    local record = not meta and Kept.find(id, tenant)
     if not meta and not record then return 14 end -- its record is gone: it has run
     if not same_fingerprint(recorded_fingerprint, fingerprint) then return 2 end
     if channel == '' then return {id, ''} end
@@ -39,7 +39,7 @@ end
 -- results that are kept for their time, and those that pending jobs will have.
 local function intake_counts(t)
     t.jobs, t.sum, t.results = max(S.jobs, 0), max(S.bytes, 0), max(S.results, 0)
-    t.kept = kept_bytes('a') + t.results
+    t.kept = S.kept_a + t.results
 end
 
 local function intake_new()
@@ -111,12 +111,6 @@ local function intake_give(t)
     if line_up(t) then serve(t.count) end
 end
 
--- Whether there is a record of the tenant's job whose outputs are a blob.
-local function keeps_outputs(id, tenant)
-    local place = place_of(id)
-    return place and (call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 or
-                      call('HEXISTS', K.out_of .. promised_place(id) .. ':' .. tenant, id) == 1)
-end
 local DEADLINE_MOST = 1e12 -- ms: what is later is as good as none
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
@@ -136,7 +130,7 @@ local function submit_options(id, options, like)
     if r then return nil, r end
     if find(head, ' o=1', 1, true) then return nil, 13 end
     local holds = match(head, ' t=(%S+)')
-    if holds and not Tensor.there(holds, like.tenant, keeps_outputs) then return nil, 9 end
+    if holds and not Tensor.there(holds, like.tenant, Kept.has_out) then return nil, 9 end
     local room, url = match(head, ' n=(%d+):(%w+://[^/?%s]%S*)')
     if find(head, ' n=', 1, true) and not count_of(room) then return nil, 4 end
     if url and not Hook.fits(like.tenant, url, tonumber(room)) then return nil, 10 end
@@ -165,7 +159,7 @@ local function submit_used(t, tenant)
     local jobs, bytes, results = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant,
                                              'results ' .. tenant))
     used = {jobs = tonumber(jobs or 0), bytes = tonumber(bytes or 0), new_jobs = 0, new_bytes = 0,
-            stored = kept_bytes(':' .. tenant) + tonumber(results or 0), new_results = 0}
+            stored = Kept.of(tenant) + tonumber(results or 0), new_results = 0}
     t.used[tenant] = used
     return used
 end
@@ -236,7 +230,7 @@ local function submit_one(t, id, frame, options)
     intake_add(t, id, meta, frame, 1)
     if find(options, 'B=1', 1, true) then call('DEL', K.hold_of .. id .. '.in') end -- the job has it now
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
-    if holds then Tensor.hold(holds) end
+    if holds then Tensor.hold(holds, t.like.tenant) end
     if url then Hook.promise(t.like.tenant, url) end
     if made then Tensor.count(t.like.tenant, made[2], made[3]) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
@@ -246,10 +240,10 @@ end
 local function submit_batch_entry(t, batch_entry, record_frames, options)
     local jobs, holds = t.like.packed, match(options, '^t=(%S+)$')
     if options ~= '' and not holds then return 4 end
-    if holds and not Tensor.there(holds, t.like.tenant, keeps_outputs) then return 9 end
+    if holds and not Tensor.there(holds, t.like.tenant, Kept.has_out) then return 9 end
     if submit_fits(t, batch_entry, jobs) == 0 then
         intake_add(t, batch_entry, meta_of(t.like, '0', '0', jobs, nil, holds), record_frames, jobs)
-        if holds then Tensor.hold(holds) end
+        if holds then Tensor.hold(holds, t.like.tenant) end
         return 0
     end
     local digits = {}
@@ -262,7 +256,7 @@ end
 
 local function submit_any(t, name, frame, options)
     local like = t.like
-    if not (like.cost and place_of(name)) then return 4 end
+    if not (like.cost and Kept.kind(name)) then return 4 end
     if is_batch_entry(name) and like.packed then return submit_batch_entry(t, name, frame, options) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
@@ -290,7 +284,7 @@ end
 -- where it was not queued, and is to be tried anew.
 local function submit_again(t, name, frame)
     local tenant, digits, any = t.like.tenant or '', {}, false
-    local function queued(id) return call('HEXISTS', K.pending, id) == 1 or recorded(id, tenant) ~= nil end
+    local function queued(id) return call('HEXISTS', K.pending, id) == 1 or Kept.find(id, tenant) ~= nil end
     if not is_batch_entry(name) then return queued(name) and 0 or nil end
     if call('HEXISTS', K.pending, name) == 1 or call('HEXISTS', K.opened, name) == 1 then return 0 end
     each_record_frame(frame, function(id)

@@ -81,19 +81,16 @@ local function drop(id, facts)
     return 1
 end
 
--- The same of what a job has made, whose record may go: it counts among the results of the kind.
-function Tensor.leave(name, bytes, tenant, kind)
-    if call('HSETNX', K.left, name, whole(bytes) .. ' ' .. tenant .. ' ' .. kind) == 1 then
-        Tensor.weigh(kind, tenant, bytes)
-    end
-end
-
 -- No pending job refers to it any more.
 function Tensor.let_go(name)
-    local bytes, tenant, kind = match(call('HGET', K.left, name) or '', '^(%d+) (%S+) ?(%a?)$')
+    local bytes, tenant, kind, goes = match(call('HGET', K.left, name) or '', '^(%d+) (%S+) ?(%a?) ?(%d*)$')
     if not bytes then return end
     call('HDEL', K.left, name)
-    if kind == '' then Tensor.count(tenant, -bytes, -1) else Tensor.weigh(kind, tenant, -bytes) end
+    if kind == '' then
+        Tensor.count(tenant, -bytes, -1)
+    else
+        Kept.let_out_go(tonumber(bytes), tenant, kind, tonumber(goes))
+    end
 end
 
 -- Makes room for so many more of that tenant, by dropping those of its own that were not used for longest;
@@ -259,12 +256,13 @@ local function facts_of_blob(blob)
     return id and facts_of(id), id
 end
 
--- One more pending job, or batch entry, refers to these.
-function Tensor.hold(blobs)
+-- One more pending job, or batch entry, of the tenant refers to these.
+function Tensor.hold(blobs, tenant)
     for blob in gmatch(blobs, '[^,]+') do
         if refer(blob, 1) == 1 then
             local facts, id = facts_of_blob(blob)
             if facts then unindex(id, facts) end
+            if not id then Kept.hold_out(blob, tenant) end
         end
     end
 end

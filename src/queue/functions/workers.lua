@@ -130,7 +130,7 @@ end
 
 -- The same for records of a batch entry that does not end as a whole: those of its jobs end that have
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
--- one does not, references are counted for all, with the first, and too many go with their bucket.
+-- one does not, references are counted for all, with the first, and too many go with it.
 -- `yields`: see yields_to; nil: the worker has all. `ended`: names of jobs, appended to.
 local function end_each(e, record_frames, bytes, segs, finder, ended, yields, seen)
     local digits, ids = {}, {}

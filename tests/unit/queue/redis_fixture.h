@@ -259,11 +259,16 @@ static inline long long counted(struct bed *bed, const char *field) {
 
 /* How many references Redis counts to a segment. */
 static inline int refs_of(struct bed *bed, const char *segment) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
-    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
-    if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
-    drop(reply);
-    return count;
+    static const char *const keys[] = {"refs", "segments"}; /* of pending jobs, of records */
+    int sum = 0;
+    for (int i = 0; i < 2; i++) {
+        redisReply *reply = redisCommand(bed->raw, "HGET %s:%s %s", bed->tag, keys[i], segment);
+        int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
+        if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
+        drop(reply);
+        sum += count;
+    }
+    return sum;
 }
 
 /* The pending jobs, as they are counted, which must fit what is there. */

@@ -104,12 +104,12 @@ static void forgotten_under_a_job(void **state) {
         } else {
             drop(fcall(&bed, "cancel", "1", made, NULL));
         }
-        assert_int_equal(hget(&bed, "recbytes", ":one"), 5000000);
-        assert_int_equal(hget(&bed, "recbytes", "a"), 5000000);
+        assert_int_equal(hget(&bed, "kept", "a one"), 5000000);
+        assert_int_equal(counted(&bed, "kept_a"), 5000000);
         drop(fcall(&bed, "cancel", "0", user, NULL));
         drop(fcall(&bed, "cancel", "1", user, NULL));
-        assert_int_equal(hget(&bed, "recbytes", ":one"), 0);
-        assert_int_equal(hget(&bed, "recbytes", "a"), 0);
+        assert_int_equal(hget(&bed, "kept", "a one"), 0);
+        assert_int_equal(counted(&bed, "kept_a"), 0);
         expect_nothing_left(&bed);
         blasd_worker_queue_free(worker); /* its lease may have lapsed while the clock went on */
         worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);

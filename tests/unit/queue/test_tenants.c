@@ -366,7 +366,7 @@ static void what_each_has_is_told(void **state) {
     tenant = "ben";
     drop(fcall(&bed, "cancel", "0", id, NULL));
     tenant = "anonymous";
-    redisReply *bytes = redisCommand(bed.raw, "HGET %s:recbytes :ben", bed.tag);
+    redisReply *bytes = redisCommand(bed.raw, "HGET %s:kept %s", bed.tag, "a ben");
     snprintf(text, sizeof text, "\"results_bytes\":%s", bytes->str);
     drop(bytes);
     redisReply *reply = fcall(&bed, "stats", "tenants", "ann", NULL);
