@@ -68,8 +68,7 @@ struct work {
     struct webhook_lanes lanes;
     struct webhook_sender *sender;
     struct blasd_signer *signer;
-    struct blasd_webhook_told told[REQUESTS]; /* what Redis does not know yet */
-    int told_count;
+    int64_t life_s;           /* after its job's end a webhook is given up */
     int64_t look_ns, care_ns; /* when each is due */
     bool unavailable;         /* Redis is, and that was said */
 };
@@ -106,44 +105,37 @@ static void look(struct work *work, int64_t now) {
     if (taken < READ_MOST) work->look_ns = now + LOOK_NS;
 }
 
+/* Tells what became of a webhook. What Redis did not hear of counts as failed: it is sent again. */
 static void over(void *arg, void *of, enum blasd_webhook_outcome outcome, int asked_s) {
     struct work *work = arg;
     struct webhook_hook *hook = of;
-    struct blasd_webhook_told *told = &work->told[work->told_count++];
-    memcpy(told->entry, hook->entry, sizeof told->entry);
-    told->outcome = webhook_lanes_over(&work->lanes, hook, outcome, asked_s,
-                                       blasd_webhooks_now_us(work->queue));
+    int64_t now_us = blasd_webhooks_now_us(work->queue);
+    struct blasd_err err = {0};
+    if (outcome == BLASD_WEBHOOK_FAILED && (now_us - hook->ended_us) / 1000000 >= work->life_s)
+        outcome = BLASD_WEBHOOK_GIVEN_UP;
+    if (outcome == BLASD_WEBHOOK_GIVEN_UP)
+        blasd_log(BLASD_LOG_WARN, "a webhook for %s was given up", webhook_lane_name(hook->lane));
+    if (!work->unavailable)
+        note_redis(work, blasd_webhooks_done(work->queue, hook->entry, outcome, &err), &err);
+    webhook_lanes_over(&work->lanes, hook, work->unavailable || outcome == BLASD_WEBHOOK_FAILED,
+                       asked_s, now_us);
 }
 
-/* Begins what is due. While Redis does not hear what became of others there is nothing of it. */
+/* Begins what is due. */
 static void begin(struct work *work) {
     struct webhook_hook *hook;
     struct blasd_webhook webhook;
     struct blasd_err err = {0};
-    int code = 1;
-    while (code >= 0 && work->told_count + work->lanes.running_count < REQUESTS &&
+    while (!work->unavailable && work->lanes.running_count < REQUESTS &&
            (hook = webhook_lanes_next(&work->lanes, blasd_webhooks_now_us(work->queue))) != NULL) {
-        code = blasd_webhooks_get(work->queue, hook->entry, &webhook, &err);
-        if (code > 0) {
+        int code = blasd_webhooks_get(work->queue, hook->entry, &webhook, &err);
+        note_redis(work, code, &err);
+        if (code > 0)
             webhook_sender_begin(work->sender, &webhook, hook);
-            blasd_webhook_release(&webhook);
-        } else /* it is gone, or Redis is */
+        else /* it is gone, or Redis is */
             over(work, hook, code == 0 ? BLASD_WEBHOOK_GIVEN_UP : BLASD_WEBHOOK_FAILED, 0);
+        blasd_webhook_release(&webhook);
     }
-    if (code < 0) note_redis(work, code, &err);
-}
-
-/* Tells what became of webhooks; a code where Redis has not heard. */
-static int tell(struct work *work) {
-    struct blasd_err err = {0};
-    int code;
-    if (work->told_count == 0) return 0;
-    code = blasd_webhooks_done(work->queue, work->told, work->told_count, &err);
-    if (code == 0 || code != -(int)BLASD_E_queue_unavailable) work->told_count = 0;
-    note_redis(work, work->told_count > 0 ? code : 0, &err);
-    if (code != 0 && work->told_count == 0)
-        blasd_log(BLASD_LOG_ERROR, "what became of webhooks was not taken: %s", err.detail);
-    return work->told_count > 0 ? code : 0;
 }
 
 static void care(struct work *work, int64_t now) {
@@ -163,7 +155,6 @@ static void go_on(struct work *work) {
         look(work, now);
         if (!told_to_end()) begin(work);
         webhook_sender_turn(work->sender, TURN_MS);
-        if (tell(work) != 0 && told_to_end()) return; /* they are delivered again */
     }
 }
 
@@ -185,7 +176,8 @@ static int open_work(const struct settings *settings, const struct blasd_queue_o
     if (code == 0) code = blasd_webhooks_open(queue, &work->queue, err);
     if (code != 0) return code;
     options.signer = work->signer;
-    webhook_lanes_init(&work->lanes, settings->common.limits.webhook_s);
+    webhook_lanes_init(&work->lanes);
+    work->life_s = (int64_t)settings->common.limits.webhook_s;
     curl_global_init(CURL_GLOBAL_DEFAULT);
     give_up_rights(settings);
     work->sender = webhook_sender_new(&options, REQUESTS);

@@ -1,8 +1,6 @@
 /* Lanes are kept while something of them waits, is under way, or fails. */
 #include "main/webhook_lanes.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +19,11 @@ struct webhook_lane {
     int64_t since_us, pause_us; /* it fails since then, and rests until then; 0: it does not */
 };
 
-void webhook_lanes_init(struct webhook_lanes *lanes, uint64_t life_s) {
-    *lanes = (struct webhook_lanes){.life_s = life_s};
+void webhook_lanes_init(struct webhook_lanes *lanes) {
+    *lanes = (struct webhook_lanes){.seed = 1};
     blasd_list_init(&lanes->all);
     blasd_list_init(&lanes->running);
-    if (getrandom(&lanes->seed, sizeof lanes->seed, GRND_NONBLOCK) < 0) lanes->seed = life_s;
+    if (getrandom(&lanes->seed, sizeof lanes->seed, GRND_NONBLOCK) < 0) lanes->seed = 1;
 }
 
 static int64_t between(int64_t value, int64_t least, int64_t most) {
@@ -153,7 +151,7 @@ struct webhook_hook *webhook_lanes_next(struct webhook_lanes *lanes, int64_t now
     return NULL;
 }
 
-/* Whether the lane gets on after this try. What was given up at once was answered. */
+/* Whether the lane gets on after this try. */
 static void note(struct webhook_lane *lane, bool good, int64_t asked_us, int64_t now_us) {
     int64_t pause;
     if (good) {
@@ -165,25 +163,22 @@ static void note(struct webhook_lane *lane, bool good, int64_t asked_us, int64_t
     lane->pause_us = now_us + (pause > asked_us ? pause : asked_us);
 }
 
-enum blasd_webhook_outcome webhook_lanes_over(struct webhook_lanes *lanes,
-                                              struct webhook_hook *hook,
-                                              enum blasd_webhook_outcome outcome, int asked_s,
-                                              int64_t now_us) {
+void webhook_lanes_over(struct webhook_lanes *lanes, struct webhook_hook *hook, bool failed,
+                        int asked_s, int64_t now_us) {
     struct webhook_lane *lane = hook->lane;
-    int64_t age = now_us - hook->ended_us, asked_us = asked_s * SECOND;
-    int64_t later = between(age, SECOND, RETRY_MOST);
+    int64_t asked_us = asked_s * SECOND,
+            later = between(now_us - hook->ended_us, SECOND, RETRY_MOST);
     lanes->running_count--;
     if (--lane->running == 0) lanes->running_lanes--;
-    note(lane, outcome != BLASD_WEBHOOK_FAILED, asked_us, now_us);
-    if (outcome == BLASD_WEBHOOK_FAILED && age >= 0 && (uint64_t)(age / SECOND) >= lanes->life_s)
-        outcome = BLASD_WEBHOOK_GIVEN_UP;
-    if (outcome == BLASD_WEBHOOK_GIVEN_UP)
-        blasd_log(BLASD_LOG_WARN, "a webhook for %s was given up", lane->name);
+    note(lane, !failed, asked_us, now_us);
     blasd_list_remove(&hook->node);
-    if (outcome == BLASD_WEBHOOK_FAILED)
+    if (failed)
         wait(hook, now_us + (later > asked_us ? later : asked_us));
     else
         free(hook);
     free_idle(lanes, lane);
-    return outcome;
+}
+
+const char *webhook_lane_name(const struct webhook_lane *lane) {
+    return lane->name;
 }

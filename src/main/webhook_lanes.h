@@ -28,10 +28,9 @@ struct webhook_lanes {
     struct blasd_list all;     /* who had its turn last stands last */
     struct blasd_list running; /* webhooks under way */
     int running_lanes, running_count;
-    uint64_t life_s; /* after its job's end a webhook is given up */
 };
 
-void webhook_lanes_init(struct webhook_lanes *lanes, uint64_t life_s);
+void webhook_lanes_init(struct webhook_lanes *lanes);
 /* Frees all, also what is under way. */
 void webhook_lanes_release(struct webhook_lanes *lanes);
 /* Forgets what waits, but not which lanes fail. */
@@ -42,11 +41,9 @@ int webhook_lanes_add(struct webhook_lanes *lanes, const char *entry, const char
 /* The next that is to be sent now, which is then under way; NULL: none. */
 struct webhook_hook *webhook_lanes_next(struct webhook_lanes *lanes, int64_t now_us);
 /* It has been tried. One that has failed waits as long again as it has been tried for, and for
- * `asked_s` at the least. Returns what is to be told: a failure may be its last. Frees it unless it
- * failed. */
-enum blasd_webhook_outcome webhook_lanes_over(struct webhook_lanes *lanes,
-                                              struct webhook_hook *hook,
-                                              enum blasd_webhook_outcome outcome, int asked_s,
-                                              int64_t now_us);
+ * `asked_s` at the least; others are forgotten. */
+void webhook_lanes_over(struct webhook_lanes *lanes, struct webhook_hook *hook, bool failed,
+                        int asked_s, int64_t now_us);
+const char *webhook_lane_name(const struct webhook_lane *lane);
 
 #endif

@@ -164,14 +164,11 @@ void blasd_webhook_release(struct blasd_webhook *webhook) {
     webhook->reply = NULL;
 }
 
-int blasd_webhooks_done(struct blasd_webhooks *webhooks, const struct blasd_webhook_told *told,
-                        int count, struct blasd_err *err) {
+int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *entry,
+                        enum blasd_webhook_outcome outcome, struct blasd_err *err) {
     static const char *const outcomes[] = {"delivered", "failed", "given_up"};
-    struct blasd_caller *caller = &webhooks->caller;
-    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_done"));
-    for (int i = 0; i < count; i++) {
-        blasd_caller_text(caller, told[i].entry);
-        blasd_caller_text(caller, outcomes[told[i].outcome]);
-    }
-    return blasd_caller_do(caller, err);
+    blasd_caller_function(&webhooks->caller, BLASD_QUEUE_FN("webhook_done"));
+    blasd_caller_text(&webhooks->caller, entry);
+    blasd_caller_text(&webhooks->caller, outcomes[outcome]);
+    return blasd_caller_do(&webhooks->caller, err);
 }

@@ -29,15 +29,11 @@ struct blasd_webhook {
     void *reply; /* owned */
 };
 
-/* What became of one; a text in the protocol. */
+/* What became of one. */
 enum blasd_webhook_outcome {
     BLASD_WEBHOOK_DELIVERED,
     BLASD_WEBHOOK_FAILED,
     BLASD_WEBHOOK_GIVEN_UP
-};
-struct blasd_webhook_told {
-    char entry[BLASD_WEBHOOK_ENTRY];
-    enum blasd_webhook_outcome outcome;
 };
 
 /* Connects at the first call. New: free with blasd_webhooks_free, which gives back the lease. */
@@ -56,8 +52,9 @@ int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks);
 int blasd_webhooks_get(struct blasd_webhooks *webhooks, const char *entry,
                        struct blasd_webhook *ret, struct blasd_err *err);
 void blasd_webhook_release(struct blasd_webhook *webhook);
-/* Those that did not fail go from the stream. queue_unavailable: to be told again. */
-int blasd_webhooks_done(struct blasd_webhooks *webhooks, const struct blasd_webhook_told *told,
-                        int count, struct blasd_err *err);
+/* Unless it failed the entry goes from the stream. queue_unavailable: it may be told of once more.
+ */
+int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *entry,
+                        enum blasd_webhook_outcome outcome, struct blasd_err *err);
 
 #endif

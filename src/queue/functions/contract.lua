@@ -254,7 +254,7 @@ Who delivers webhooks calls
       -> {OWN, now_us, ENTRY, LANE, ENDED_US, ...}: OWN 0: another process has the lease; 1: this one has it for so long, and
       these entries of {q}:hooks came behind AFTER, MOST of them; 2: the same, but it is a new one, and the entries are the
       first ones. LEASE_MS 0: gives it back
-  webhook_done, then 2 for each: ENTRY OUTCOME
+  webhook_done ENTRY OUTCOME
       -> 0. OUTCOME: `delivered`, `given_up`, or `failed`, which alone leaves the entry there
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the

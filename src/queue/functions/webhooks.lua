@@ -60,20 +60,14 @@ local OUTCOMES = {delivered = true, failed = true, given_up = true}
 
 function Hook.done(keys, args)
     start(keys, args)
-    for i = 2, #args, 2 do
-        if not (match(args[i], '^%d+%-%d+$') and OUTCOMES[args[i + 1]]) then
-            return redis.error_reply('ERR webhook_done: no outcome')
-        end
-    end
-    for i = 2, #args, 2 do
-        local entry = call('XRANGE', K.hooks, args[i], args[i])[1]
-        if entry then
-            State.count('webhooks ' .. args[i + 1], 1)
-            if args[i + 1] ~= 'failed' then
-                call('XDEL', K.hooks, args[i])
-                count(entry[2][2], entry[2][4], -1)
-            end
-        end
+    local name, outcome = args[2] or '', args[3]
+    if not (match(name, '^%d+%-%d+$') and OUTCOMES[outcome]) then return redis.error_reply('ERR webhook_done: no outcome') end
+    local entry = call('XRANGE', K.hooks, name, name)[1]
+    if not entry then return 0 end
+    State.count('webhooks ' .. outcome, 1)
+    if outcome ~= 'failed' then
+        call('XDEL', K.hooks, name)
+        count(entry[2][2], entry[2][4], -1)
     end
     return 0
 end

@@ -36,10 +36,8 @@ static int take(struct blasd_webhooks *hooks, struct taken *taken) {
 
 static void settle(struct blasd_webhooks *hooks, const char *entry,
                    enum blasd_webhook_outcome outcome) {
-    struct blasd_webhook_told told = {.outcome = outcome};
     struct blasd_err err;
-    snprintf(told.entry, sizeof told.entry, "%s", entry);
-    assert_int_equal(blasd_webhooks_done(hooks, &told, 1, &err), 0);
+    assert_int_equal(blasd_webhooks_done(hooks, entry, outcome, &err), 0);
 }
 
 static long long submit(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *options) {
