@@ -88,9 +88,9 @@ static void forget(void *arg) {
     webhook_lanes_forget(&work->lanes);
 }
 
-static void add(void *arg, const char *entry, const char *lane, int64_t ended_us) {
+static void add(void *arg, const struct blasd_webhook *webhook) {
     struct work *work = arg;
-    if (webhook_lanes_add(&work->lanes, entry, lane, ended_us) != 0)
+    if (webhook_lanes_add(&work->lanes, webhook) != 0)
         blasd_log(BLASD_LOG_ERROR, "no memory for a webhook: it waits for the next start");
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define LANE_NAME 384
 #define SECOND INT64_C(1000000) /* us */
 #define RETRY_MOST (3600 * SECOND)
 #define PAUSE_MOST (60 * SECOND) /* of a lane that fails */
@@ -13,7 +14,7 @@
 struct webhook_lane {
     struct blasd_hash_node node;
     struct blasd_list turn, waiting;
-    char name[BLASD_WEBHOOK_LANE];
+    char name[LANE_NAME];
     int running;
     int64_t next_us;            /* none of it is due before */
     int64_t since_us, pause_us; /* it fails since then, and rests until then; 0: it does not */
@@ -98,20 +99,29 @@ static void wait(struct webhook_hook *hook, int64_t due_us) {
     if (due_us < lane->next_us) lane->next_us = due_us;
 }
 
-int webhook_lanes_add(struct webhook_lanes *lanes, const char *entry, const char *lane,
-                      int64_t ended_us) {
+/* "TENANT SCHEME://HOST:PORT". */
+static void name_lane(const struct blasd_webhook *webhook, char name[LANE_NAME]) {
+    const char *host = strstr(webhook->url, "://");
+    size_t len = host == NULL ? 0 : (size_t)(host - webhook->url) + 3;
+    len += strcspn(webhook->url + len, "/?");
+    snprintf(name, LANE_NAME, "%s %.*s", webhook->tenant, (int)len, webhook->url);
+}
+
+int webhook_lanes_add(struct webhook_lanes *lanes, const struct blasd_webhook *webhook) {
     struct webhook_hook *hook;
+    char name[LANE_NAME];
     BLASD_LIST_EACH(node, &lanes->running)
-    if (strcmp(hook_of(node)->entry, entry) == 0) return 0;
+    if (strcmp(hook_of(node)->entry, webhook->entry) == 0) return 0;
     hook = calloc(1, sizeof *hook);
     if (hook == NULL) return -1;
-    hook->lane = find_lane(lanes, lane);
+    name_lane(webhook, name);
+    hook->lane = find_lane(lanes, name);
     if (hook->lane == NULL) {
         free(hook);
         return -1;
     }
-    snprintf(hook->entry, sizeof hook->entry, "%s", entry);
-    hook->ended_us = ended_us;
+    snprintf(hook->entry, sizeof hook->entry, "%s", webhook->entry);
+    hook->ended_us = strtoll(webhook->entry, NULL, 10) * 1000; /* Redis names it by that */
     wait(hook, 0);
     return 0;
 }

@@ -36,8 +36,7 @@ void webhook_lanes_release(struct webhook_lanes *lanes);
 /* Forgets what waits, but not which lanes fail. */
 void webhook_lanes_forget(struct webhook_lanes *lanes);
 /* One more that waits, unless it is under way. 0, or -1 where there is no memory. */
-int webhook_lanes_add(struct webhook_lanes *lanes, const char *entry, const char *lane,
-                      int64_t ended_us);
+int webhook_lanes_add(struct webhook_lanes *lanes, const struct blasd_webhook *webhook);
 /* The next that is to be sent now, which is then under way; NULL: none. */
 struct webhook_hook *webhook_lanes_next(struct webhook_lanes *lanes, int64_t now_us);
 /* It has been tried. One that has failed waits as long again as it has been tried for, and for

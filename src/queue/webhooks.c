@@ -1,4 +1,4 @@
-/* The functions webhook_take and webhook_done, and the stream {q}:hooks. */
+/* The functions webhook_lease and webhook_done, and the stream {q}:hooks. */
 #include "queue/webhooks.h"
 
 #include "base/clock.h"
@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS 1000
-#define BEGIN "0-0" /* of the stream */
+#define BEGIN "0-0"  /* of the stream */
+#define LEASE "5000" /* ms */
 
 struct blasd_webhooks {
     struct blasd_caller caller;
@@ -47,36 +48,53 @@ int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_
     return code;
 }
 
-static int call_take(struct blasd_webhooks *webhooks, int lease_ms, int most, redisReply **reply,
-                     struct blasd_err *err) {
+/* Whether this process has the lease, by enum own; a negative code. */
+enum own { NOT, STILL, NEWLY };
+
+static int call_lease(struct blasd_webhooks *webhooks, const char *ms, struct blasd_err *err) {
     struct blasd_caller *caller = &webhooks->caller;
-    char lease[16], count[16];
+    redisReply *reply;
     int code;
-    snprintf(lease, sizeof lease, "%d", lease_ms);
-    snprintf(count, sizeof count, "%d", most);
-    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_take"));
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_lease"));
     blasd_caller_text(caller, webhooks->name);
-    blasd_caller_text(caller, lease);
-    blasd_caller_text(caller, webhooks->after);
-    blasd_caller_text(caller, count);
-    code = blasd_caller_call(caller, reply, err);
+    blasd_caller_text(caller, ms);
+    code = blasd_caller_call(caller, &reply, err);
     if (code != 0) return code;
-    if ((*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements >= 2 &&
-        (*reply)->element[0]->type == REDIS_REPLY_INTEGER &&
-        (*reply)->element[1]->type == REDIS_REPLY_INTEGER)
-        return 0;
-    freeReplyObject(*reply);
-    return blasd_caller_odd_reply("webhook_take", err);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+        code = blasd_caller_odd_reply("webhook_lease", err);
+    } else {
+        code = (int)reply->element[0]->integer;
+        webhooks->ahead_us = reply->element[1]->integer - blasd_clock_wall_us();
+    }
+    freeReplyObject(reply);
+    return code;
 }
 
 void blasd_webhooks_free(struct blasd_webhooks *webhooks) {
-    redisReply *reply;
     struct blasd_err err;
     if (webhooks == NULL) return;
-    if (webhooks->caller.connections > 0 && call_take(webhooks, 0, 0, &reply, &err) == 0)
-        freeReplyObject(reply);
+    if (webhooks->caller.connections > 0) (void)call_lease(webhooks, "0", &err);
     blasd_caller_release(&webhooks->caller);
     free(webhooks);
+}
+
+/* Entries of the stream, from `from` to `to`. */
+static int call_range(struct blasd_webhooks *webhooks, const char *from, const char *to, int most,
+                      redisReply **reply, struct blasd_err *err) {
+    struct blasd_caller *caller = &webhooks->caller;
+    char count[16];
+    int code;
+    snprintf(count, sizeof count, "%d", most);
+    blasd_caller_command(caller, "XRANGE");
+    blasd_caller_text(caller, webhooks->stream);
+    blasd_caller_text(caller, from);
+    blasd_caller_text(caller, to);
+    blasd_caller_text(caller, "COUNT");
+    blasd_caller_text(caller, count);
+    code = blasd_caller_call(caller, reply, err);
+    if (code != 0 || (*reply)->type == REDIS_REPLY_ARRAY) return code;
+    freeReplyObject(*reply);
+    return blasd_caller_odd_reply("XRANGE", err);
 }
 
 static bool is_text(const redisReply *reply, size_t size) {
@@ -84,49 +102,18 @@ static bool is_text(const redisReply *reply, size_t size) {
            reply->len < size;
 }
 
-/* What was told over another connection may have been of a Redis that was emptied, or of one that
- * another has taken the place of. */
-static void begin_anew(struct blasd_webhooks *webhooks, const struct blasd_webhook_index *index) {
-    snprintf(webhooks->after, sizeof webhooks->after, BEGIN);
-    index->anew(index->arg);
-}
-
-int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
-                        const struct blasd_webhook_index *index, struct blasd_err *err) {
-    redisReply *reply;
-    bool moved;
-    int code, taken = 0;
-    if ((code = call_take(webhooks, BLASD_WEBHOOK_LEASE_MS, most, &reply, err)) != 0) return code;
-    moved =
-        webhooks->connection != webhooks->caller.connections && strcmp(webhooks->after, BEGIN) != 0;
-    webhooks->connection = webhooks->caller.connections;
-    if (reply->element[0]->integer != 1 || moved) begin_anew(webhooks, index);
-    webhooks->ahead_us = reply->element[1]->integer - blasd_clock_wall_us();
-    for (size_t i = 2; !moved && i + 2 < reply->elements; i += 3) {
-        redisReply **entry = &reply->element[i];
-        if (!is_text(entry[0], BLASD_WEBHOOK_ENTRY)) continue;
-        memcpy(webhooks->after, entry[0]->str, entry[0]->len + 1);
-        if (!is_text(entry[1], BLASD_WEBHOOK_LANE) || !is_text(entry[2], 24)) continue;
-        index->add(index->arg, entry[0]->str, entry[1]->str, strtoll(entry[2]->str, NULL, 10));
-        taken++;
-    }
-    freeReplyObject(reply);
-    return taken;
-}
-
-int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks) {
-    return blasd_clock_wall_us() + webhooks->ahead_us;
-}
-
 /* The fields of an entry, in the order in which functions/webhooks.lua writes them. */
-enum field { TENANT = 1, URL = 3, ID = 5, RECORD = 9, FIELDS };
+enum field { TENANT = 1, URL = 3, ID = 5, RECORD = 7, FIELDS };
 
 static bool read_entry(const redisReply *entry, struct blasd_webhook *ret) {
     const redisReply *fields;
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) return false;
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2 ||
+        !is_text(entry->element[0], BLASD_WEBHOOK_ENTRY))
+        return false;
+    ret->entry = entry->element[0]->str;
     fields = entry->element[1];
-    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != FIELDS) return false;
-    if (!is_text(fields->element[TENANT], BLASD_TENANT_MAX) ||
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != FIELDS ||
+        !is_text(fields->element[TENANT], BLASD_TENANT_MAX) ||
         !is_text(fields->element[URL], BLASD_WEBHOOK_URL_MAX) ||
         !is_text(fields->element[ID], BLASD_ID_LEN + 1) ||
         fields->element[RECORD]->type != REDIS_REPLY_STRING)
@@ -139,24 +126,51 @@ static bool read_entry(const redisReply *entry, struct blasd_webhook *ret) {
     return true;
 }
 
+/* What was told over another connection may have been of a Redis that was emptied, or of one that
+ * another has taken the place of. */
+static void begin_anew(struct blasd_webhooks *webhooks, const struct blasd_webhook_index *index) {
+    snprintf(webhooks->after, sizeof webhooks->after, BEGIN);
+    index->anew(index->arg);
+}
+
+int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
+                        const struct blasd_webhook_index *index, struct blasd_err *err) {
+    char from[BLASD_WEBHOOK_ENTRY + 1];
+    redisReply *reply;
+    int own = call_lease(webhooks, LEASE, err), code, taken = 0;
+    if (own < 0) return own;
+    if (own != STILL || webhooks->connection != webhooks->caller.connections)
+        begin_anew(webhooks, index);
+    webhooks->connection = webhooks->caller.connections;
+    if (own == NOT) return 0;
+    snprintf(from, sizeof from, "(%s", webhooks->after);
+    if ((code = call_range(webhooks, from, "+", most, &reply, err)) != 0) return code;
+    for (size_t i = 0; i < reply->elements; i++) {
+        struct blasd_webhook webhook = {.entry = webhooks->after};
+        bool good = read_entry(reply->element[i], &webhook);
+        if (webhook.entry != webhooks->after)
+            snprintf(webhooks->after, sizeof webhooks->after, "%s", webhook.entry);
+        if (!good) continue;
+        index->add(index->arg, &webhook);
+        taken++;
+    }
+    freeReplyObject(reply);
+    return taken;
+}
+
+int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks) {
+    return blasd_clock_wall_us() + webhooks->ahead_us;
+}
+
 int blasd_webhooks_get(struct blasd_webhooks *webhooks, const char *entry,
                        struct blasd_webhook *ret, struct blasd_err *err) {
-    struct blasd_caller *caller = &webhooks->caller;
     redisReply *reply;
-    int code;
+    int code = call_range(webhooks, entry, entry, 1, &reply, err);
     *ret = (struct blasd_webhook){.reply = NULL};
-    blasd_caller_command(caller, "XRANGE");
-    blasd_caller_text(caller, webhooks->stream);
-    blasd_caller_text(caller, entry);
-    blasd_caller_text(caller, entry);
-    code = blasd_caller_call(caller, &reply, err);
     if (code != 0) return code;
+    code = reply->elements == 1 && read_entry(reply->element[0], ret) ? 1 : 0;
     ret->reply = reply;
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
-        read_entry(reply->element[0], ret))
-        return 1;
-    blasd_webhook_release(ret);
-    return 0;
+    return code;
 }
 
 void blasd_webhook_release(struct blasd_webhook *webhook) {

@@ -5,28 +5,25 @@
 
 #include "queue/queue.h"
 
-#define BLASD_WEBHOOK_LANE 384 /* bytes of a lane's name with its zero */
-#define BLASD_WEBHOOK_ENTRY 44 /* of an entry's */
+#define BLASD_WEBHOOK_ENTRY 44 /* bytes of an entry's name with its zero */
 #define BLASD_WEBHOOK_URL_MAX 2048
-#define BLASD_WEBHOOK_LEASE_MS 5000
 
 struct blasd_webhooks;
+
+/* One webhook. The texts are borrowed during a call, or until blasd_webhook_release. */
+struct blasd_webhook {
+    const char *entry, *id, *tenant, *url;
+    const void *record; /* without its outputs */
+    size_t record_len;
+    void *reply; /* owned; NULL: of the caller */
+};
 
 /* Who hears of entries. */
 struct blasd_webhook_index {
     /* Forget all that you were told: it will be told again, or another process delivers now. */
     void (*anew)(void *arg);
-    /* The texts are borrowed during the call. `lane`: "TENANT SCHEME://HOST:PORT". */
-    void (*add)(void *arg, const char *entry, const char *lane, int64_t ended_us);
+    void (*add)(void *arg, const struct blasd_webhook *webhook);
     void *arg;
-};
-
-/* One webhook. The texts are borrowed until blasd_webhook_release. */
-struct blasd_webhook {
-    const char *id, *tenant, *url;
-    const void *record; /* without its outputs */
-    size_t record_len;
-    void *reply; /* owned */
 };
 
 /* What became of one. */
@@ -42,7 +39,7 @@ int blasd_webhooks_open(const struct blasd_queue_options *options, struct blasd_
 void blasd_webhooks_free(struct blasd_webhooks *webhooks); /* takes NULL */
 
 /* Tells of the entries that are new, at most so many, while this process has the lease, and renews
- * that; returns how many. To be called several times in BLASD_WEBHOOK_LEASE_MS. queue_unavailable.
+ * that; returns how many. To be called at least once a second. queue_unavailable.
  */
 int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
                         const struct blasd_webhook_index *index, struct blasd_err *err);

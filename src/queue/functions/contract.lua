@@ -122,7 +122,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:ended            stream of {id ID, tenant, op, labels, state, code, device, device_us, energy_joules,
                        flops, bytes, created_us, finished_us}: jobs that have ended, about the last of them as
                        many as the limit ended_jobs says; none where that is 0
-  {q}:hooks            stream of {tenant, url, id, ended_us, record}: the ends that are to be told there, until that is
+  {q}:hooks            stream of {tenant, url, id, record}: the ends that are to be told there, until that is
                        delivered or given up; the record ends before its outputs' bytes
   {q}:notifier         NAME of the process that delivers, with an expiry
   {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it pending jobs and {q}:hooks have
@@ -250,10 +250,9 @@ Front ends call
       -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
 
 Who delivers webhooks calls
-  webhook_take NAME LEASE_MS AFTER MOST
-      -> {OWN, now_us, ENTRY, LANE, ENDED_US, ...}: OWN 0: another process has the lease; 1: this one has it for so long, and
-      these entries of {q}:hooks came behind AFTER, MOST of them; 2: the same, but it is a new one, and the entries are the
-      first ones. LEASE_MS 0: gives it back
+  webhook_lease NAME MS
+      -> {OWN, now_us}: OWN 0: another process has the lease; 1: this one has it for so long; 2: the same, and had it not
+      before. It reads {q}:hooks by itself. MS 0: gives it back
   webhook_done ENTRY OUTCOME
       -> 0. OUTCOME: `delivered`, `given_up`, or `failed`, which alone leaves the entry there
 

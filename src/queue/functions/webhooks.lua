@@ -30,30 +30,18 @@ function Hook.promise(tenant, url) count(tenant, url, 1) end
 
 -- The job whose end is to be told there has ended, and its one record frame says how.
 function Hook.ended(id, tenant, url, record_frame)
-    call('XADD', K.hooks, '*', 'tenant', tenant, 'url', url, 'id', id, 'ended_us', now_text,
-         'record', Record.frame(record_frame, RECORD_FRAME_HEAD + 1))
+    call('XADD', K.hooks, '*', 'tenant', tenant, 'url', url, 'id', id, 'record', Record.frame(record_frame, RECORD_FRAME_HEAD + 1))
 end
 
--- Takes or renews the lease by which one process delivers: whether it is that process' own, and new.
-local function lease(name, ms)
-    if ms > 0 and call('SET', K.notifier, name, 'NX', 'PX', whole(ms)) then return true, true end
-    if call('GET', K.notifier) ~= name then return false end
-    call('PEXPIRE', K.notifier, whole(ms)) -- 0: it is given back
-    return ms > 0
-end
-
-function Hook.take(keys, args)
+-- Takes, renews or, with 0 ms, gives back the lease by which one process delivers.
+function Hook.lease(keys, args)
     start(keys, args)
-    local ms, after, most = count_of(args[3]), args[4] or '', count_of(args[5])
-    if not (ms and most and match(after, '^%d+%-%d+$')) then return redis.error_reply('ERR webhook_take: no number') end
-    local own, new = lease(args[2], ms)
-    local reply = {own and (new and 2 or 1) or 0, now}
-    if not own then return reply end
-    for _, entry in ipairs(call('XRANGE', K.hooks, new and '-' or '(' .. after, '+', 'COUNT', whole(most))) do
-        local fields = entry[2]
-        reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = entry[1], lane_of(fields[2], fields[4]), fields[8]
-    end
-    return reply
+    local name, ms = args[2], count_of(args[3])
+    if not ms then return redis.error_reply('ERR webhook_lease: no number') end
+    if ms > 0 and call('SET', K.notifier, name, 'NX', 'PX', whole(ms)) then return {2, now} end
+    if call('GET', K.notifier) ~= name then return {0, now} end
+    call('PEXPIRE', K.notifier, whole(ms))
+    return {ms > 0 and 1 or 0, now}
 end
 
 local OUTCOMES = {delivered = true, failed = true, given_up = true}

@@ -13,10 +13,12 @@
 #define S INT64_C(1000000)
 #define LIFE 3600
 
-static void add(struct webhook_lanes *lanes, const char *lane, int number) {
-    char entry[BLASD_WEBHOOK_ENTRY];
-    snprintf(entry, sizeof entry, "%d-0", number);
-    assert_int_equal(webhook_lanes_add(lanes, entry, lane, 0), 0);
+static void add(struct webhook_lanes *lanes, const char *receiver, int number) {
+    char entry[BLASD_WEBHOOK_ENTRY], url[80];
+    struct blasd_webhook webhook = {.entry = entry, .tenant = "t", .url = url};
+    snprintf(entry, sizeof entry, "0-%d", number); /* ended at the begin of time */
+    snprintf(url, sizeof url, "%s/path?%d", receiver, number);
+    assert_int_equal(webhook_lanes_add(lanes, &webhook), 0);
 }
 
 /* Takes all that may be sent at that time; returns how many. */
@@ -31,20 +33,20 @@ static void lanes_by_themselves(void **state) {
     struct webhook_hook *a[600], *more[600];
     (void)state;
     webhook_lanes_init(&lanes);
-    for (int i = 0; i < 9; i++) add(&lanes, "t https://a:443", i);
+    for (int i = 0; i < 9; i++) add(&lanes, "https://a:443", i);
     assert_int_equal(take(&lanes, a, S), 4);
-    add(&lanes, "t https://b:443", 10);
+    add(&lanes, "https://b:443", 10);
     assert_int_equal(take(&lanes, more, S), 1);
-    assert_string_equal(more[0]->entry, "10-0");
+    assert_string_equal(more[0]->entry, "0-10");
     webhook_lanes_over(&lanes, more[0], false, 0, S);
     webhook_lanes_over(&lanes, a[0], false, 0, S);
     assert_int_equal(take(&lanes, a, S), 1);
-    assert_string_equal(a[0]->entry, "4-0");
+    assert_string_equal(a[0]->entry, "0-4");
     assert_int_equal(lanes.running_count, 4);
     /* of many lanes so many at one time, and then the others first */
     for (int i = 0; i < 100; i++) {
         char name[32];
-        snprintf(name, sizeof name, "t https://%d:443", i);
+        snprintf(name, sizeof name, "https://%d:443", i);
         add(&lanes, name, 100 + 2 * i);
         add(&lanes, name, 101 + 2 * i);
     }
@@ -61,7 +63,7 @@ static void tried_again(void **state) {
     int tries = 0;
     (void)state;
     webhook_lanes_init(&lanes);
-    add(&lanes, "t https://a:443", 1);
+    add(&lanes, "https://a:443", 1);
     for (int64_t now = 0; now < LIFE * S; now += S) {
         if (take(&lanes, hooks, now) == 0) continue;
         tries++;
@@ -76,21 +78,21 @@ static void a_lane_that_fails(void **state) {
     struct webhook_hook *hooks[8];
     (void)state;
     webhook_lanes_init(&lanes);
-    for (int i = 0; i < 3; i++) add(&lanes, "t https://a:443", i);
+    for (int i = 0; i < 3; i++) add(&lanes, "https://a:443", i);
     assert_int_equal(take(&lanes, hooks, S), 3);
     for (int i = 0; i < 3; i++) webhook_lanes_over(&lanes, hooks[i], true, 30, S);
-    add(&lanes, "t https://a:443", 9); /* one that comes waits with them */
+    add(&lanes, "https://a:443", 9); /* one that comes waits with them */
     assert_int_equal(take(&lanes, hooks, 30 * S), 0);
     assert_int_equal(take(&lanes, hooks, 31 * S), 1); /* one at a time */
     /* what is forgotten and told again is not sent beside itself, and the lane rests all the same
      */
     webhook_lanes_forget(&lanes);
-    add(&lanes, "t https://a:443", atoi(hooks[0]->entry));
-    add(&lanes, "t https://a:443", 5);
+    add(&lanes, "https://a:443", atoi(hooks[0]->entry + 2));
+    add(&lanes, "https://a:443", 5);
     webhook_lanes_over(&lanes, hooks[0], true, 0, 31 * S);
     assert_int_equal(take(&lanes, hooks, 60 * S), 0);
     assert_int_equal(take(&lanes, hooks, 62 * S), 1);
-    assert_string_equal(hooks[0]->entry, "5-0");
+    assert_string_equal(hooks[0]->entry, "0-5");
     webhook_lanes_over(&lanes, hooks[0], false, 0, 62 * S);
     assert_int_equal(take(&lanes, hooks, 62 * S), 1); /* it gets on */
     webhook_lanes_over(&lanes, hooks[0], false, 0, 62 * S);
