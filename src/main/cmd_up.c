@@ -48,8 +48,11 @@ static const char usage[] =
     "                         --outgoing-hosts [BLASD_WEBHOOK_SECRETS]\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n";
-static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
-                            "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+static const char notes[] =
+    "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
+    "With --redis, workers use the address in BLASD_WORKER_REDIS if that is "
+    "set, for a user with fewer rights.\n"
+    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
 
 #define DEVICE_NAME 16
 #define DEVICE_TEXT 320

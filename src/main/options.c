@@ -218,7 +218,9 @@ static const struct {
     const char *option, *advice;
 } removed_options[] = {
     {"--puts", "fetch outputs with GET /jobs/ID/outputs/NAME, after a webhook"},
-    {"--guard", "give workers a Redis user of their own, with the rules of `blasd worker --acl`"},
+    {"--guard",
+     "give workers a Redis user of their own, with the rules of `blasd worker --acl`, and "
+     "unset BLASD_GUARD"},
     {"--queues", "start a deployment for each queue, with deploy/shards before them, and unset "
                  "BLASD_QUEUES"},
     {"--notice-file", "send SIGTERM to the process when the machine is about to be taken away"},
@@ -239,8 +241,8 @@ static void explain_removed(const char *word) {
 int command_line_read(const struct command_line *line, struct common_options *common,
                       void *settings, int argc, char **argv) {
     int option;
-    if (from_environment("BLASD_QUEUES") != NULL) {
-        explain_removed("--queues");
+    if (from_environment("BLASD_QUEUES") != NULL || from_environment("BLASD_GUARD") != NULL) {
+        explain_removed(from_environment("BLASD_QUEUES") != NULL ? "--queues" : "--guard");
         return BLASD_EXIT_USAGE;
     }
     if (common_init(common) != 0) return BLASD_EXIT_USAGE;

@@ -390,12 +390,8 @@ static void prepare_notify(struct supervisor *up) {
 }
 
 static void prepare_workers(struct supervisor *up) {
-    /* Idle threads of the library spin before they sleep, on cores that the queue and the front end
-     * need: 2^4 turns in place of 2^26 took two thirds of the system time a mixed load spent in the
-     * worker. */
-    const char *const variables[] = {"OPENBLAS_THREAD_TIMEOUT", "4", "BLASD_REDIS",
-                                     up->worker_redis, NULL};
-    memcpy(up->worker_variables, variables, sizeof variables);
+    up->worker_variables[0] = "BLASD_REDIS";
+    up->worker_variables[1] = up->worker_redis;
     for (int i = 0; i < up->worker_count; i++) {
         struct child *child = &up->workers[i].child;
         child->loop = up->loop;

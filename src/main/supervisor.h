@@ -68,7 +68,7 @@ struct supervisor {
     /* its own; zero */
     struct blasd_loop *loop;
     struct child redis_child, check_child, api_child, notify_child;
-    const char *worker_variables[5];
+    const char *worker_variables[3]; /* name, value, NULL */
     struct blasd_watcher signals, input;
     struct blasd_timer adopt_due, api_due;
     bool rest_starts; /* workers and front end were told to */

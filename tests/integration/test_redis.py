@@ -273,6 +273,21 @@ def make_worker_user(server):
     assert done.stdout == "OK\n", done
 
 
+def test_up_gives_workers_the_address_that_is_for_them(server, tmp_path):
+    server.up()
+    make_worker_user(server)
+    address = f"unix://blasd-worker:{WORKER_SECRET}@{server.socket}"
+    service = Service(tmp_path / "up", "--redis", server.url, env={"BLASD_WORKER_REDIS": address}).start()
+    try:
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        users = {line.split("user=")[1].split()[0] for line in server.ask("CLIENT", "LIST").decode().splitlines()}
+        assert users == {"default", "blasd-worker"}
+        told = pathlib.Path(f"/proc/{service.part('worker')}/environ").read_text()
+        assert f"BLASD_REDIS={address}\0" in told
+    finally:
+        service.stop()
+
+
 @pytest.mark.parametrize("more", [[], ["-info"]], ids=["as_told", "without_info"])
 def test_a_user_with_the_least_rights_is_enough(server, more):
     """For all that a service does: small jobs, blobs, tensors, lists, cancelling, the stream of ended jobs, the sweep."""

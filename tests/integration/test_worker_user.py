@@ -152,6 +152,8 @@ def test_it_is_enough(make_service, options):
     assert not re.search("NOPERM|can't run this command", service.log_text() + (service.folder / "data" / "redis.log").read_text())
 
 
-def test_an_option_that_was_removed_is_explained():
-    done = subprocess.run([BLASD, "worker", "--guard", "--redis", "unix:/none"], capture_output=True, text=True, check=False, timeout=60)
+@pytest.mark.parametrize("words,variables", [(["--guard"], {}), ([], {"BLASD_GUARD": "1"})])
+def test_an_option_that_was_removed_is_explained(words, variables):
+    done = subprocess.run([BLASD, "worker", "--redis", "unix:/none", *words], capture_output=True, text=True, check=False, timeout=60,
+                          env={**os.environ, **variables})
     assert done.returncode == 2 and "blasd worker --acl" in done.stderr
