@@ -248,10 +248,6 @@ class Watched(s.Blasd):
             options += ["--limit", "ended_jobs=100000"]
         self.options = tuple(options)
         super().start()
-        if "metering" in self.on:
-            self.others.append(processes.Server([self.build / "blasd", "meter", "--redis", f"unix:{self.socket}", "--to",
-                                                 f"file:{self.folder / 'usage'}", "--log-level", "warn"], ready=rb"ready "))
-            self.roles += [("blasd meter", pid) for pid in self.others[-1].pids()]
 
     def stop(self):
         for one in self.others:

@@ -34,7 +34,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
  * out. */
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err);
-/* Reads the record alone, as {q}:usage has it: the bytes of its outputs do not follow. *size: how
+/* Reads the record alone, as {q}:hooks has it: the bytes of its outputs do not follow. *size: how
  * many bytes it took. */
 int blasd_record_decode_bare(const void *bytes, size_t len, struct blasd_record *record,
                              size_t *size, struct blasd_err *err);

@@ -1,6 +1,6 @@
 -- What becomes of jobs, told as it happens to those who look on: published on {q}:events while
 -- somebody is subscribed there, who says so with each tick. Nothing depends on it. Read next:
--- metering.lua.
+-- ended.lua.
 do
 
 local A_SECOND = 2000 -- changes of a tenant that are told of, as many as a stream is sent (event_rate); of more, only how many they were

@@ -173,8 +173,7 @@ static void records_read_back_the_same(void **state) {
     }
 }
 
-/* As {q}:usage has them, one behind the other: all but the outputs, and where the next one begins.
- */
+/* One behind the other: all but the outputs, and where the next one begins. */
 static void bare_records_follow_each_other(void **state) {
     struct blasd_record records[8], back;
     struct blasd_err err;
