@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define MIXED_FLOPS 2e8 /* a larger job fills the device by itself: it joins no mixed batch */
 #define SLICE_PAIRS 16777216.0 /* entries from which a job is computed in more than one launch */
 #define SLICE_MOST 8           /* such launches, where not the arithmetic asks for more */
 #define SLICE_WORK 5e11        /* operations of a launch: what may go on after a job is cancelled */
@@ -23,17 +22,16 @@ static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *
 
 static int make_ready(struct blasd_cuda_job *job, const struct pair_state *state,
                       struct blasd_err *err) {
-    enum blasd_dtype dtype = state->shape.arithmetic;
     int code = 0;
     for (int i = 0; code == 0 && i < state->ready_count; i++)
-        code = pair_make_ready(job, dtype, state->ready[i], err);
+        code = pair_make_ready(job, state->ready[i], err);
     if (code == 0 && state->reciprocals > 0)
-        code = pair_reciprocals(job, dtype, blasd_cuda_in(job, 0, IN_V), state->weights,
-                                state->reciprocals, err);
+        code = pair_reciprocals(job, (const double *)blasd_cuda_in(job, 0, IN_V),
+                                (double *)state->weights, state->reciprocals, err);
     if (code == 0 && state->variances)
-        code = pair_variances(job, dtype, state->args, state->statistics, state->weights, err);
+        code = pair_variances(job, state->args, state->statistics, (double *)state->weights, err);
     if (code == 0 && state->covariances)
-        code = pair_covariances(job, dtype, state->args, state->statistics, state->inverse, err);
+        code = pair_covariances(job, state->args, state->statistics, (double *)state->inverse, err);
     return code;
 }
 
@@ -64,14 +62,8 @@ static int in_slices(struct blasd_cuda_job *job, const struct pair_state *state,
     return 0;
 }
 
-static int launch_matrix(struct blasd_cuda_job *job, const struct pair_state *state,
-                         const struct pair_args &args, const struct pair_matrix &matrix,
-                         int64_t first, int64_t blocks, struct blasd_err *err) {
-    if (state->shape.arithmetic == BLASD_float64)
-        return pair_launch_matrix<double>(job->stream, state->loop.loop, args, matrix, first,
-                                          blocks, err);
-    return pair_launch_matrix<float>(job->stream, state->loop.loop, args, matrix, first, blocks,
-                                     err);
+static const struct pair_kernels *kernels_of(const struct pair_state *state) {
+    return state->shape.arithmetic == BLASD_float64 ? &pair_kernels_f64 : &pair_kernels_f32;
 }
 
 static int64_t matrix_blocks(const struct pair_args &args, const struct pair_matrix &matrix) {
@@ -84,7 +76,8 @@ static int run_matrix(struct blasd_cuda_job *job, const struct pair_state *state
     return in_slices(
         job, state, matrix_blocks(state->args, state->matrix) * state->problems, 0, 1,
         [=](int64_t first, int64_t count) {
-            return launch_matrix(job, state, state->args, state->matrix, first, count, err);
+            return kernels_of(state)->launch_matrix(job->stream, state->loop.loop, state->args,
+                                                    state->matrix, first, count, err);
         },
         err);
 }
@@ -133,7 +126,8 @@ static int run_stream(struct blasd_cuda_job *job, struct pair_state *state, stru
             matrix.d = state->rows[turn];
             matrix.offset = matrix.condensed ? from : 0;
             if (code == 0)
-                code = launch_matrix(job, state, args, matrix, 0, matrix_blocks(args, matrix), err);
+                code = kernels_of(state)->launch_matrix(job->stream, state->loop.loop, args, matrix,
+                                                        0, matrix_blocks(args, matrix), err);
             if (code == 0)
                 code = blasd_cuda_send(job, host + from * element, matrix.d,
                                        (size_t)((to - from) * element), &state->sent[turn], err);
@@ -213,7 +207,8 @@ static int run_select(struct blasd_cuda_job *job, struct pair_state *state, stru
                 (char *)blasd_cuda_out(job, t, OUT_INDEX) + place * (int64_t)sizeof(int64_t);
             code = stay_short(job, work, &queued, err);
             if (code == 0)
-                code = launch_matrix(job, state, args, matrix, 0, matrix_blocks(args, matrix), err);
+                code = kernels_of(state)->launch_matrix(job->stream, state->loop.loop, args, matrix,
+                                                        0, matrix_blocks(args, matrix), err);
             if (code == 0) code = pair_select_rows(job, shape->arithmetic, select, err);
         }
     }
@@ -245,11 +240,8 @@ static int run_nearest(struct blasd_cuda_job *job, const struct pair_state *stat
     int code = in_slices(
         job, state, nearest_blocks(state), 0, 1,
         [=](int64_t first, int64_t count) {
-            if (shape->arithmetic == BLASD_float64)
-                return pair_launch_nearest<double>(job->stream, state->loop.loop, state->args,
-                                                   state->lists, first, count, err);
-            return pair_launch_nearest<float>(job->stream, state->loop.loop, state->args,
-                                              state->lists, first, count, err);
+            return kernels_of(state)->launch_nearest(job->stream, state->loop.loop, state->args,
+                                                     state->lists, first, count, err);
         },
         err);
     if (code != 0) return code;
@@ -258,17 +250,17 @@ static int run_nearest(struct blasd_cuda_job *job, const struct pair_state *stat
 
 /* A small job's matrix, or its nearest points, beside those of other jobs. Which it is follows from
  * the job alone. */
-template <class T>
 static int share_launches(struct blasd_cuda_job *job, const struct pair_state *state,
                           struct blasd_err *err) {
     const struct distance_shape *shape = &state->shape;
-    enum distance_loop loop = state->loop.loop;
+    const struct pair_kernels *kernels = kernels_of(state);
     int code;
     if (shape->output == OUTPUT_FULL || shape->output == OUTPUT_CONDENSED)
-        return pair_share_matrix<T>(job, loop, state->args, state->matrix,
-                                    matrix_blocks(state->args, state->matrix) * state->problems,
-                                    err);
-    code = pair_share_nearest<T>(job, loop, state->args, state->lists, nearest_blocks(state), err);
+        return kernels->share_matrix(job, state->loop.loop, state->args, state->matrix,
+                                     matrix_blocks(state->args, state->matrix) * state->problems,
+                                     err);
+    code = kernels->share_nearest(job, state->loop.loop, state->args, state->lists,
+                                  nearest_blocks(state), err);
     return code != 0 ? code : pair_share_merge(job, shape->arithmetic, merge_of(job, state), err);
 }
 
@@ -279,10 +271,8 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     state = (struct pair_state *)job->state;
     state->shared = !state->empty && !state->streamed && !state->wide && !state->multiplied &&
                     state->shape.output != OUTPUT_WITHIN &&
-                    job->tasks[0].plan->flops <= MIXED_FLOPS;
-    if (!state->shared) return 0;
-    return state->shape.arithmetic == BLASD_float64 ? share_launches<double>(job, state, err)
-                                                    : share_launches<float>(job, state, err);
+                    job->tasks[0].plan->flops <= PAIR_MIXED_FLOPS;
+    return state->shared ? share_launches(job, state, err) : 0;
 }
 
 /* Two passes over the same values: the first counts, the second fills the lists. */
@@ -299,11 +289,8 @@ static int run_near(struct blasd_cuda_job *job, const struct pair_state *state,
             job, state, pair_tiles(shape->m) * near.splits * state->problems, 0.5 * fill,
             0.5 * fill + 0.5,
             [=](int64_t first, int64_t count) {
-                if (shape->arithmetic == BLASD_float64)
-                    return pair_launch_near<double>(job->stream, state->loop.loop, state->args,
-                                                    near, first, count, err);
-                return pair_launch_near<float>(job->stream, state->loop.loop, state->args, near,
-                                               first, count, err);
+                return kernels_of(state)->launch_near(job->stream, state->loop.loop, state->args,
+                                                      near, first, count, err);
             },
             err);
     }
@@ -390,7 +377,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void batch_key(const struct blasd_job *job, const struct blasd_plan *plan,
                       struct blasd_key *ret) {
     (void)job;
-    if (plan->flops > MIXED_FLOPS) return;
+    if (plan->flops > PAIR_MIXED_FLOPS) return;
     ret->len = 0;
     blasd_key_add_int(ret, plan->input_dtype[IN_X]);
 }

@@ -15,6 +15,7 @@ extern "C" {
 
 #define PAIR_NOBODY 0xffffffffu /* the index where there is no neighbour */
 #define PAIR_NEAREST_MOST 64    /* neighbours that the kernel which reduces at once can keep */
+#define PAIR_NEAREST_FEW 24     /* those of a large job in float32 */
 #define PAIR_NEAREST_SLACK 96   /* entries of a list beyond those it keeps; at least PAIR_SIDE */
 
 /* The matrix, or its triangle. */
@@ -53,25 +54,29 @@ struct pair_near {
     int storage, splits, fill;
 };
 
-template <class T>
-int pair_share_matrix(struct blasd_cuda_job *job, enum distance_loop loop,
-                      const struct pair_args &args, const struct pair_matrix &out, int64_t blocks,
-                      struct blasd_err *err);
-template <class T>
-int pair_share_nearest(struct blasd_cuda_job *job, enum distance_loop loop,
-                       const struct pair_args &args, const struct pair_lists &lists, int64_t blocks,
-                       struct blasd_err *err);
-template <class T>
-int pair_launch_matrix(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                       const struct pair_args &args, const struct pair_matrix &out, int64_t first,
+/* The kernels of one arithmetic. */
+struct pair_kernels {
+    int (*share_matrix)(struct blasd_cuda_job *job, enum distance_loop loop,
+                        const struct pair_args &args, const struct pair_matrix &out, int64_t blocks,
+                        struct blasd_err *err);
+    int (*share_nearest)(struct blasd_cuda_job *job, enum distance_loop loop,
+                         const struct pair_args &args, const struct pair_lists &lists,
+                         int64_t blocks, struct blasd_err *err);
+    int (*launch_matrix)(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                         const struct pair_args &args, const struct pair_matrix &out, int64_t first,
+                         int64_t blocks, struct blasd_err *err);
+    int (*launch_nearest)(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                          const struct pair_args &args, const struct pair_lists &lists,
+                          int64_t first, int64_t blocks, struct blasd_err *err);
+    int (*launch_near)(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                       const struct pair_args &args, const struct pair_near &near, int64_t first,
                        int64_t blocks, struct blasd_err *err);
-template <class T>
-int pair_launch_nearest(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                        const struct pair_args &args, const struct pair_lists &lists, int64_t first,
-                        int64_t blocks, struct blasd_err *err);
-template <class T>
-int pair_launch_near(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                     const struct pair_args &args, const struct pair_near &near, int64_t first,
-                     int64_t blocks, struct blasd_err *err);
+};
+extern const struct pair_kernels pair_kernels_f32, pair_kernels_f64;
+
+/* Calls f with a number of the dtype: what it does is for that type. */
+template <class F> static inline int pair_by_type(enum blasd_dtype dtype, F f) {
+    return dtype == BLASD_float64 ? f(0.0) : f(0.0F);
+}
 
 #endif

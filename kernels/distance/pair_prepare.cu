@@ -305,10 +305,13 @@ static int prepare_nearest(struct blasd_cuda_job *job, struct pair_state *state,
                            struct blasd_err *err) {
     const struct distance_shape *shape = &state->shape;
     struct pair_lists *lists = &state->lists;
-    int64_t keep = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, entries;
+    int64_t keep = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, entries, most;
     int code;
-    /* the rest is static shared memory */
-    state->wide = keep > PAIR_NEAREST_MOST || keep > blasd_distance_limits.nearest_most ||
+    /* of the many nearest in float32 a large job takes half the time by way of rows; the rest is
+     * static shared memory */
+    most = state->size == 4 && job->tasks[0].plan->flops > PAIR_MIXED_FLOPS ? PAIR_NEAREST_FEW
+                                                                            : PAIR_NEAREST_MOST;
+    state->wide = keep > most || keep > blasd_distance_limits.nearest_most ||
                   pair_nearest_bytes(state->size, (int)keep + PAIR_NEAREST_SLACK) + (20u << 10) >
                       job->facts->shared_bytes;
     if (state->wide) return prepare_select(job, state, err);

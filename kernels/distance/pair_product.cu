@@ -56,11 +56,10 @@ int pair_product_points(struct blasd_cuda_job *job, enum blasd_dtype dtype,
     int64_t most = (int64_t)job->facts->units * 32;
     dim3 grid((unsigned)(blocks < most ? blocks : most));
     const struct pair_dd *centre = (const struct pair_dd *)means;
-    if (dtype == BLASD_float64)
-        return blasd_launch(centre_points_of<double>, grid, dim3(PAIR_THREADS), 0, job->stream, err,
-                            args, product, number, centre);
-    return blasd_launch(centre_points_of<float>, grid, dim3(PAIR_THREADS), 0, job->stream, err,
-                        args, product, number, centre);
+    return pair_by_type(dtype, [&](auto zero) {
+        return blasd_launch(centre_points_of<decltype(zero)>, grid, dim3(PAIR_THREADS), 0,
+                            job->stream, err, args, product, number, centre);
+    });
 }
 
 /* ---- entries ---- */
@@ -221,9 +220,8 @@ int pair_product_rows(struct blasd_cuda_job *job, enum blasd_dtype dtype, bool w
     g.count = 1;
     code = job->calls->gemm(job->stream, &g, err);
     if (code != 0) return code;
-    if (dtype == BLASD_float64)
-        return weighted ? finish_rows<double, true>(job, args, product, out, left, err)
-                        : finish_rows<double, false>(job, args, product, out, left, err);
-    return weighted ? finish_rows<float, true>(job, args, product, out, left, err)
-                    : finish_rows<float, false>(job, args, product, out, left, err);
+    return pair_by_type(dtype, [&](auto zero) {
+        return weighted ? finish_rows<decltype(zero), true>(job, args, product, out, left, err)
+                        : finish_rows<decltype(zero), false>(job, args, product, out, left, err);
+    });
 }

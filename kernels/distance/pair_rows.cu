@@ -12,71 +12,65 @@
 /* ---- rows ---- */
 
 /* A power of two that brings a row of extreme numbers to where squares are safe; by a warp. */
-template <class T> static __device__ double row_scale(const T *x, const T *w, int64_t k) {
-    if constexpr (sizeof(T) == 4) {
-        (void)x, (void)w, (void)k;
-        return 1; /* squares of float32 are */
-    } else {
-        double largest = 0;
-        for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
-            if (w == nullptr || w[d] != 0) largest = fmax(largest, fabs((double)x[d]));
-        for (int by = BLASD_WARP / 2; by > 0; by /= 2)
-            largest = fmax(largest, __shfl_xor_sync(BLASD_WARP_ALL, largest, by));
-        return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
-    }
+static __device__ double row_scale(const double *x, const double *w, int64_t k) {
+    double largest = 0;
+    for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
+        if (w == nullptr || w[d] != 0) largest = fmax(largest, fabs(x[d]));
+    for (int by = BLASD_WARP / 2; by > 0; by /= 2)
+        largest = fmax(largest, __shfl_xor_sync(BLASD_WARP_ALL, largest, by));
+    return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
 }
 
 /* The weighted mean of a row, scaled, by a warp; a constant row's mean is that constant, exactly.
  */
-template <class T>
-static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, double scale) {
+static __device__ struct pair_dd row_mean(const double *x, const double *w, int64_t k,
+                                          double scale) {
     struct pair_dd sum = {0, 0}, total = {0, 0};
     bool constant = true;
     int64_t first = 0; /* of those that count */
     while (w != nullptr && first + 1 < k && w[first] == 0) first++;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        double weight = w == nullptr ? 1 : (double)w[d];
+        double weight = w == nullptr ? 1 : w[d];
         if (weight == 0) continue;
         if (x[d] != x[first]) constant = false;
-        sum = pair_dd_add(sum, pair_dd_product(scale * (double)x[d], weight));
+        sum = pair_dd_add(sum, pair_dd_product(scale * x[d], weight));
         total = pair_dd_add(total, {weight, 0});
     }
     sum = pair_dd_over_warp(sum);
     total = pair_dd_over_warp(total);
     constant = __all_sync(BLASD_WARP_ALL, constant);
-    return constant && k > 0 ? pair_dd{scale * (double)x[first], 0} : pair_dd_quotient(sum, total);
+    return constant && k > 0 ? pair_dd{scale * x[first], 0} : pair_dd_quotient(sum, total);
 }
 
-template <class T>
-static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to,
-                                int *flags) {
+static __device__ void unit_row(const double *x, const double *w, int64_t k, bool centred,
+                                double *to, int *flags) {
     struct pair_dd squares = {0, 0}, mean = {0, 0};
-    double length, scale = row_scale<T>(x, w, k);
-    if (centred) mean = row_mean<T>(x, w, k, scale);
+    double length, scale = row_scale(x, w, k);
+    if (centred) mean = row_mean(x, w, k, scale);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        struct pair_dd e = pair_dd_less(scale * (double)x[d], mean), square;
+        struct pair_dd e = pair_dd_less(scale * x[d], mean), square;
         if (w != nullptr && w[d] == 0) continue; /* NaN does not count there either */
         square = pair_dd_product(e.hi, e.hi);
         square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
-        if (w != nullptr) square = pair_dd_scale(square, (double)w[d]);
+        if (w != nullptr) square = pair_dd_scale(square, w[d]);
         squares = pair_dd_add(squares, square);
     }
     length = pair_dd_root(pair_dd_over_warp(squares));
     if (length == 0 && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        struct pair_dd e = pair_dd_less(scale * (double)x[d], mean);
+        struct pair_dd e = pair_dd_less(scale * x[d], mean);
         double value = __dadd_rn(e.hi, e.lo);
-        if (w != nullptr) value = w[d] == 0 ? 0 : __dmul_rn(value, __dsqrt_rn((double)w[d]));
-        to[d] = (T)__ddiv_rn(value, length);
+        if (w != nullptr) value = w[d] == 0 ? 0 : __dmul_rn(value, __dsqrt_rn(w[d]));
+        to[d] = __ddiv_rn(value, length);
     }
 }
 
-template <class T> static __device__ void share_row(const T *x, int64_t k, T *to, int *flags) {
+static __device__ void share_row(const double *x, int64_t k, double *to, int *flags) {
     struct pair_dd sum = {0, 0};
-    double all, scale = row_scale<T>(x, nullptr, k);
+    double all, scale = row_scale(x, nullptr, k);
     bool none = false;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        sum = pair_dd_add(sum, {scale * (double)x[d], 0});
+        sum = pair_dd_add(sum, {scale * x[d], 0});
         if (x[d] < 0) none = true;
     }
     sum = pair_dd_over_warp(sum);
@@ -85,22 +79,24 @@ template <class T> static __device__ void share_row(const T *x, int64_t k, T *to
     if (all == 0 && !none && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
     none |= all == 0;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP)
-        to[d] = none ? (T)-1 : (T)__ddiv_rn(scale * (double)x[d], all);
+        to[d] = none ? -1 : __ddiv_rn(scale * x[d], all);
 }
 
 /* A warp does a row. */
-template <class T> __global__ void __launch_bounds__(ROWS_THREADS) ready_rows(struct pair_ready r) {
+__global__ void __launch_bounds__(ROWS_THREADS) ready_rows(struct pair_ready r) {
     int64_t warps = (int64_t)gridDim.x * (ROWS_THREADS / BLASD_WARP);
     int64_t warp = ((int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x) / BLASD_WARP;
     for (int64_t row = warp; row < r.all_rows; row += warps) {
         int64_t task = row / r.rows;
-        const T *x = reinterpret_cast<const T *>(r.from + task * r.from_step) + row % r.rows * r.k;
-        const T *w = r.w == nullptr ? nullptr : reinterpret_cast<const T *>(r.w + task * r.w_step);
-        T *to = reinterpret_cast<T *>(r.to) + row * r.k;
+        const double *x =
+            reinterpret_cast<const double *>(r.from + task * r.from_step) + row % r.rows * r.k;
+        const double *w =
+            r.w == nullptr ? nullptr : reinterpret_cast<const double *>(r.w + task * r.w_step);
+        double *to = reinterpret_cast<double *>(r.to) + row * r.k;
         if (r.kind == ROWS_SHARES)
-            share_row<T>(x, r.k, to, r.flags + task);
+            share_row(x, r.k, to, r.flags + task);
         else
-            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to, r.flags + task);
+            unit_row(x, w, r.k, r.kind == ROWS_CENTRED, to, r.flags + task);
     }
 }
 
@@ -109,30 +105,23 @@ static dim3 blocks_for(struct blasd_cuda_job *job, int64_t work, int64_t each) {
     return dim3((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
 }
 
-int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
-                    const struct pair_ready &ready, struct blasd_err *err) {
-    dim3 blocks = blocks_for(job, ready.all_rows, ROWS_THREADS / BLASD_WARP);
-    if (dtype == BLASD_float64)
-        return blasd_launch(ready_rows<double>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                            ready);
-    return blasd_launch(ready_rows<float>, blocks, dim3(ROWS_THREADS), 0, job->stream, err, ready);
+int pair_make_ready(struct blasd_cuda_job *job, const struct pair_ready &ready,
+                    struct blasd_err *err) {
+    return blasd_launch(ready_rows, blocks_for(job, ready.all_rows, ROWS_THREADS / BLASD_WARP),
+                        dim3(ROWS_THREADS), 0, job->stream, err, ready);
 }
 
-template <class T>
-__global__ void __launch_bounds__(ROWS_THREADS) reciprocals(const T *v, T *w, int64_t count) {
+__global__ void __launch_bounds__(ROWS_THREADS)
+    reciprocals(const double *v, double *w, int64_t count) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROWS_THREADS)
         w[i] = 1 / v[i];
 }
 
-int pair_reciprocals(struct blasd_cuda_job *job, enum blasd_dtype dtype, const void *v, void *w,
-                     int64_t count, struct blasd_err *err) {
-    dim3 blocks = blocks_for(job, count, ROWS_THREADS);
-    if (dtype == BLASD_float64)
-        return blasd_launch(reciprocals<double>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                            (const double *)v, (double *)w, count);
-    return blasd_launch(reciprocals<float>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
-                        (const float *)v, (float *)w, count);
+int pair_reciprocals(struct blasd_cuda_job *job, const double *v, double *w, int64_t count,
+                     struct blasd_err *err) {
+    return blasd_launch(reciprocals, blocks_for(job, count, ROWS_THREADS), dim3(ROWS_THREADS), 0,
+                        job->stream, err, v, w, count);
 }
 
 /* ---- statistics of coordinates ---- */
@@ -176,10 +165,10 @@ __global__ void __launch_bounds__(ROWS_THREADS)
 }
 
 /* From partial sums to means, or to weights 1 / variance. */
-template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     column_ends(const struct pair_dd *partial, int64_t chunks, int64_t k, int64_t problems,
-                double points, struct pair_dd *means, T *w, int64_t task_problems, int *flags) {
+                double points, struct pair_dd *means, double *w, int64_t task_problems,
+                int *flags) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < problems * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         struct pair_dd sum = {0, 0};
@@ -191,7 +180,7 @@ __global__ void __launch_bounds__(ROWS_THREADS)
         } else {
             struct pair_dd variance = pair_dd_quotient(sum, {points - 1, 0});
             double whole = __dadd_rn(variance.hi, variance.lo);
-            w[i] = (T)__ddiv_rn(1, whole);
+            w[i] = __ddiv_rn(1, whole);
             if (whole != 0 && !(whole > 0x1p-900 && whole < 0x1p900))
                 atomicOr(flags + i / k / task_problems, PAIR_LEFT);
         }
@@ -200,7 +189,8 @@ __global__ void __launch_bounds__(ROWS_THREADS)
 
 template <class T>
 static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
-                   const struct pair_statistics &s, bool squares, T *w, struct blasd_err *err) {
+                   const struct pair_statistics &s, bool squares, double *w,
+                   struct blasd_err *err) {
     int64_t blocks = (args.k + BLASD_WARP - 1) / BLASD_WARP * s.chunks * s.problems;
     struct pair_dd *partial = (struct pair_dd *)s.partial, *means = (struct pair_dd *)s.means;
     int code;
@@ -210,41 +200,34 @@ static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
                         err, args, squares ? means : (struct pair_dd *)nullptr, partial, s.chunks,
                         s.each);
     if (code != 0) return code;
-    return blasd_launch(column_ends<T>, blocks_for(job, s.problems * args.k, ROWS_THREADS),
+    return blasd_launch(column_ends, blocks_for(job, s.problems * args.k, ROWS_THREADS),
                         dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
                         s.problems, (double)points_of(args), means, w, args.problems, args.flags);
 }
 
 int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
                const struct pair_statistics &statistics, struct blasd_err *err) {
-    if (dtype == BLASD_float64) return columns<double>(job, args, statistics, false, nullptr, err);
-    return columns<float>(job, args, statistics, false, nullptr, err);
+    return pair_by_type(dtype, [&](auto zero) {
+        return columns<decltype(zero)>(job, args, statistics, false, nullptr, err);
+    });
 }
 
-template <class T>
-static int variances(struct blasd_cuda_job *job, const struct pair_args &args,
-                     const struct pair_statistics &s, T *w, struct blasd_err *err) {
-    int code = columns<T>(job, args, s, false, nullptr, err);
-    return code != 0 ? code : columns<T>(job, args, s, true, w, err);
-}
-
-int pair_variances(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
-                   const struct pair_statistics &statistics, void *w, struct blasd_err *err) {
-    if (dtype == BLASD_float64) return variances<double>(job, args, statistics, (double *)w, err);
-    return variances<float>(job, args, statistics, (float *)w, err);
+int pair_variances(struct blasd_cuda_job *job, const struct pair_args &args,
+                   const struct pair_statistics &statistics, double *w, struct blasd_err *err) {
+    int code = columns<double>(job, args, statistics, false, nullptr, err);
+    return code != 0 ? code : columns<double>(job, args, statistics, true, w, err);
 }
 
 /* ---- covariance ---- */
 
 /* to = the points of a problem, x and y, less the means. */
-template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     centre_points(struct pair_args args, int64_t number, const struct pair_dd *means, double *to) {
-    struct pair_problem<T> problem = pair_locate<T>(args, number);
+    struct pair_problem<double> problem = pair_locate<double>(args, number);
     int64_t first = args.m * args.k, all = points_of(args) * args.k;
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < all;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
-        double x = (double)(i < first ? problem.x[i] : problem.y[i - first]);
+        double x = i < first ? problem.x[i] : problem.y[i - first];
         struct pair_dd e = pair_dd_less(x, means[number * args.k + i % args.k]);
         to[i] = __dadd_rn(e.hi, e.lo);
     }
@@ -262,28 +245,26 @@ __global__ void __launch_bounds__(ROWS_THREADS)
 
 /* Where a variance has no more of its own, whatever the other coordinates say, than `units` of its
  * rounding (of elimination and of sums over the points) make doubtful, the host is asked. */
-template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
-    take_inverse(const double *diagonal, const double *inverse, T *v, int64_t k, double units,
+    take_inverse(const double *diagonal, const double *inverse, double *v, int64_t k, double units,
                  double most, int *info) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < k * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         int64_t row = i / k, column = i % k;
-        v[i] = (T)inverse[row > column ? i : column * k + row];
+        v[i] = inverse[row > column ? i : column * k + row];
         if (row == column && !(inverse[i] * diagonal[row] * units < most)) atomicOr(info, 1);
     }
 }
 
-template <class T>
 static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
-                      const struct pair_statistics &s, int64_t number, T *v,
+                      const struct pair_statistics &s, int64_t number, double *v,
                       struct blasd_err *err) {
     int64_t k = args.k, points = points_of(args);
     dim3 blocks = blocks_for(job, k * k, ROWS_THREADS);
     struct blasd_gpu_gemm g = {};
-    int code = blasd_launch(centre_points<T>, blocks_for(job, points * k, ROWS_THREADS),
-                            dim3(ROWS_THREADS), 0, job->stream, err, args, number,
-                            (const struct pair_dd *)s.means, s.centred);
+    int code =
+        blasd_launch(centre_points, blocks_for(job, points * k, ROWS_THREADS), dim3(ROWS_THREADS),
+                     0, job->stream, err, args, number, (const struct pair_dd *)s.means, s.centred);
     g.dtype = g.out = BLASD_float64;
     g.trans_a = true;
     g.m = g.n = g.lda = g.ldb = g.ldc = k;
@@ -303,27 +284,19 @@ static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
         code = job->calls->potrs(job->stream, BLASD_float64, true, k, k, s.matrix, k, s.inverse, k,
                                  s.info + 2 * number + 1, err);
     if (code == 0)
-        code = blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+        code = blasd_launch(take_inverse, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
                             (const double *)s.diagonal, (const double *)s.inverse,
                             v + number * k * k, k, 4 * ((double)k + 1) + sqrt((double)points),
                             s.most, s.info + 2 * number);
     return code;
 }
 
-template <class T>
-static int covariances(struct blasd_cuda_job *job, const struct pair_args &args,
-                       const struct pair_statistics &s, T *v, struct blasd_err *err) {
-    int code = columns<T>(job, args, s, false, nullptr, err);
-    for (int64_t p = 0; code == 0 && p < s.problems; p++)
-        code = inverse_of<T>(job, args, s, p, v, err);
+int pair_covariances(struct blasd_cuda_job *job, const struct pair_args &args,
+                     const struct pair_statistics &statistics, double *v, struct blasd_err *err) {
+    int code = columns<double>(job, args, statistics, false, nullptr, err);
+    for (int64_t p = 0; code == 0 && p < statistics.problems; p++)
+        code = inverse_of(job, args, statistics, p, v, err);
     return code;
-}
-
-int pair_covariances(struct blasd_cuda_job *job, enum blasd_dtype dtype,
-                     const struct pair_args &args, const struct pair_statistics &statistics,
-                     void *v, struct blasd_err *err) {
-    if (dtype == BLASD_float64) return covariances<double>(job, args, statistics, (double *)v, err);
-    return covariances<float>(job, args, statistics, (float *)v, err);
 }
 
 int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &args, int64_t problems,

@@ -2,7 +2,7 @@
  * by their sums; variances and covariances. The CPU does the same in prepare.c with long doubles;
  * here sums are double-double.
  *
- * Read next: pair_rows.cu. */
+ * But for means the metrics that want it are computed in float64. Read next: pair_rows.cu. */
 #ifndef BLASD_KERNELS_DISTANCE_PAIR_ROWS_CUH
 #define BLASD_KERNELS_DISTANCE_PAIR_ROWS_CUH
 
@@ -10,7 +10,7 @@ extern "C" {
 #include "kernels/cuda/cuda_op.h"
 }
 
-#include "kernels/distance/pair_tiles.cuh"
+#include "kernels/distance/pair_calls.cuh"
 
 /* The rows of one operand of all tasks, one task's after the other's. */
 struct pair_ready {
@@ -24,12 +24,12 @@ struct pair_ready {
     int kind;         /* enum distance_rows */
     int *flags;       /* of each task: PAIR_ZERO_ROW where a row has no direction, or no shares */
 };
-int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
-                    const struct pair_ready &ready, struct blasd_err *err);
+int pair_make_ready(struct blasd_cuda_job *job, const struct pair_ready &ready,
+                    struct blasd_err *err);
 
 /* w = 1 / v, `count` of them. */
-int pair_reciprocals(struct blasd_cuda_job *job, enum blasd_dtype dtype, const void *v, void *w,
-                     int64_t count, struct blasd_err *err);
+int pair_reciprocals(struct blasd_cuda_job *job, const double *v, double *w, int64_t count,
+                     struct blasd_err *err);
 
 /* Scratch for the statistics of the points of `problems` problems; taken in prepare. */
 struct pair_statistics {
@@ -49,11 +49,10 @@ int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &arg
 int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
                const struct pair_statistics &statistics, struct blasd_err *err);
 /* w[problem][k] = 1 / variance of each coordinate over x and y (x alone). */
-int pair_variances(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
-                   const struct pair_statistics &statistics, void *w, struct blasd_err *err);
+int pair_variances(struct blasd_cuda_job *job, const struct pair_args &args,
+                   const struct pair_statistics &statistics, double *w, struct blasd_err *err);
 /* v[problem][k][k] = the inverse of the covariance matrix. */
-int pair_covariances(struct blasd_cuda_job *job, enum blasd_dtype dtype,
-                     const struct pair_args &args, const struct pair_statistics &statistics,
-                     void *v, struct blasd_err *err);
+int pair_covariances(struct blasd_cuda_job *job, const struct pair_args &args,
+                     const struct pair_statistics &statistics, double *v, struct blasd_err *err);
 
 #endif

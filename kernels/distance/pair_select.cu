@@ -61,17 +61,19 @@ __global__ void __launch_bounds__(THREADS)
 int pair_share_merge(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                      const struct pair_merge &merge, struct blasd_err *err) {
     int64_t blocks = blocks_of(job, merge.rows * merge.lists.keep * merge.lists.splits, THREADS).x;
-    if (dtype == BLASD_float64)
-        return blasd_cuda_share(job, 1, merge_shares<double>, blocks, THREADS, 0, merge, err);
-    return blasd_cuda_share(job, 1, merge_shares<float>, blocks, THREADS, 0, merge, err);
+    return pair_by_type(dtype, [&](auto zero) {
+        return blasd_cuda_share(job, 1, merge_shares<decltype(zero)>, blocks, THREADS, 0, merge,
+                                err);
+    });
 }
 
 int pair_merge_lists(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                      const struct pair_merge &merge, struct blasd_err *err) {
     dim3 blocks = blocks_of(job, merge.rows * merge.lists.keep * merge.lists.splits, THREADS);
-    if (dtype == BLASD_float64)
-        return blasd_launch(merge_lists<double>, blocks, dim3(THREADS), 0, job->stream, err, merge);
-    return blasd_launch(merge_lists<float>, blocks, dim3(THREADS), 0, job->stream, err, merge);
+    return pair_by_type(dtype, [&](auto zero) {
+        return blasd_launch(merge_lists<decltype(zero)>, blocks, dim3(THREADS), 0, job->stream, err,
+                            merge);
+    });
 }
 
 /* ---- the many nearest ---- */
@@ -214,10 +216,10 @@ template <class T> __global__ void __launch_bounds__(THREADS) select_rows(struct
 int pair_select_rows(struct blasd_cuda_job *job, enum blasd_dtype dtype,
                      const struct pair_select &select, struct blasd_err *err) {
     dim3 blocks = blocks_of(job, select.count, 1);
-    if (dtype == BLASD_float64)
-        return blasd_launch(select_rows<double>, blocks, dim3(THREADS), 0, job->stream, err,
+    return pair_by_type(dtype, [&](auto zero) {
+        return blasd_launch(select_rows<decltype(zero)>, blocks, dim3(THREADS), 0, job->stream, err,
                             select);
-    return blasd_launch(select_rows<float>, blocks, dim3(THREADS), 0, job->stream, err, select);
+    });
 }
 
 /* ---- lists of variable length ---- */
@@ -278,9 +280,8 @@ int pair_start_lists(struct blasd_cuda_job *job, const struct pair_args &args,
     code = blasd_launch(start_lists, dim3((unsigned)problems), dim3(THREADS), 0, job->stream, err,
                         args, near);
     if (code != 0 || near.pairs == 0) return code;
-    if (near.storage == BLASD_float64)
-        return blasd_launch(mark_rest<double>, blocks, dim3(THREADS), 0, job->stream, err, args,
-                            near, problems);
-    return blasd_launch(mark_rest<float>, blocks, dim3(THREADS), 0, job->stream, err, args, near,
-                        problems);
+    return pair_by_type((enum blasd_dtype)near.storage, [&](auto zero) {
+        return blasd_launch(mark_rest<decltype(zero)>, blocks, dim3(THREADS), 0, job->stream, err,
+                            args, near, problems);
+    });
 }

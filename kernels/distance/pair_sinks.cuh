@@ -8,6 +8,8 @@
 #include "kernels/distance/pair_calls.cuh"
 #include "kernels/distance/pair_tiles.cuh"
 
+#include <type_traits>
+
 static __device__ __forceinline__ void pair_put(void *d, int64_t at, float v, int storage) {
     if (storage == BLASD_float32)
         static_cast<float *>(d)[at] = v;
@@ -390,99 +392,97 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
 
 /* ---- which kernel ---- */
 
-#define PAIR_LOOPS(X)                                                                              \
-    X(LOOP_SQUARES)                                                                                \
-    X(LOOP_SQUARES_W)                                                                              \
-    X(LOOP_ABSOLUTE)                                                                               \
-    X(LOOP_ABSOLUTE_W)                                                                             \
-    X(LOOP_LARGEST)                                                                                \
-    X(LOOP_POWER)                                                                                  \
-    X(LOOP_CANBERRA)                                                                               \
-    X(LOOP_BRAYCURTIS)                                                                             \
-    X(LOOP_JENSENSHANNON)                                                                          \
-    X(LOOP_HAMMING)                                                                                \
-    X(LOOP_JACCARD)                                                                                \
-    X(LOOP_DICE)                                                                                   \
-    X(LOOP_BOOLEAN)                                                                                \
-    X(LOOP_MAHALANOBIS)
+/* Calls f with the number of the loop. */
+template <class T, class F>
+static int pair_by_loop(enum distance_loop loop, struct blasd_err *err, F f) {
+    switch (loop) {
+#define X(name)                                                                                    \
+    case name: return f(std::integral_constant<int, name>());
+        X(LOOP_SQUARES)
+        X(LOOP_SQUARES_W)
+        X(LOOP_ABSOLUTE)
+        X(LOOP_ABSOLUTE_W)
+        X(LOOP_LARGEST)
+        X(LOOP_CANBERRA)
+        X(LOOP_BRAYCURTIS)
+        X(LOOP_HAMMING)
+        X(LOOP_JACCARD)
+        X(LOOP_DICE)
+        X(LOOP_BOOLEAN)
+    default: break;
+    }
+    if constexpr (sizeof(T) == 8) { /* these are computed in float64 always */
+        switch (loop) {
+            X(LOOP_POWER)
+            X(LOOP_JENSENSHANNON)
+            X(LOOP_MAHALANOBIS)
+#undef X
+        default: break;
+        }
+    }
+    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+}
 
 template <class T>
-int pair_share_matrix(struct blasd_cuda_job *job, enum distance_loop loop,
-                      const struct pair_args &args, const struct pair_matrix &out, int64_t blocks,
-                      struct blasd_err *err) {
+static int pair_share_matrix(struct blasd_cuda_job *job, enum distance_loop loop,
+                             const struct pair_args &args, const struct pair_matrix &out,
+                             int64_t blocks, struct blasd_err *err) {
     struct pair_matrix_work work = {args, out};
-    switch (loop) {
-#define X(name)                                                                                    \
-    case name:                                                                                     \
-        return blasd_cuda_share(job, 0, pair_matrix_shares<T, name>, blocks, PAIR_THREADS, 0,      \
-                                work, err);
-        PAIR_LOOPS(X)
-#undef X
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+    return pair_by_loop<T>(loop, err, [&](auto at) {
+        return blasd_cuda_share(job, 0, pair_matrix_shares<T, decltype(at)::value>, blocks,
+                                PAIR_THREADS, 0, work, err);
+    });
 }
 
 template <class T>
-int pair_share_nearest(struct blasd_cuda_job *job, enum distance_loop loop,
-                       const struct pair_args &args, const struct pair_lists &lists, int64_t blocks,
-                       struct blasd_err *err) {
-    size_t bytes = pair_nearest_bytes(sizeof(T), lists.room);
+static int pair_share_nearest(struct blasd_cuda_job *job, enum distance_loop loop,
+                              const struct pair_args &args, const struct pair_lists &lists,
+                              int64_t blocks, struct blasd_err *err) {
     struct pair_nearest_work work = {args, lists};
-    switch (loop) {
-#define X(name)                                                                                    \
-    case name:                                                                                     \
-        return blasd_cuda_share(job, 0, pair_nearest_shares<T, name>, blocks, PAIR_THREADS, bytes, \
-                                work, err);
-        PAIR_LOOPS(X)
-#undef X
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+    return pair_by_loop<T>(loop, err, [&](auto at) {
+        return blasd_cuda_share(job, 0, pair_nearest_shares<T, decltype(at)::value>, blocks,
+                                PAIR_THREADS, pair_nearest_bytes(sizeof(T), lists.room), work, err);
+    });
 }
 
 template <class T>
-int pair_launch_matrix(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                       const struct pair_args &args, const struct pair_matrix &out, int64_t first,
-                       int64_t blocks, struct blasd_err *err) {
-    switch (loop) {
-#define X(name)                                                                                    \
-    case name:                                                                                     \
-        return blasd_launch(pair_matrix_tiles<T, name>, dim3((unsigned)blocks),                    \
+static int pair_launch_matrix(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                              const struct pair_args &args, const struct pair_matrix &out,
+                              int64_t first, int64_t blocks, struct blasd_err *err) {
+    return pair_by_loop<T>(loop, err, [&](auto at) {
+        return blasd_launch(pair_matrix_tiles<T, decltype(at)::value>, dim3((unsigned)blocks),
                             dim3(PAIR_THREADS), 0, stream, err, args, out, first);
-        PAIR_LOOPS(X)
-#undef X
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+    });
 }
 
 template <class T>
-int pair_launch_nearest(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                        const struct pair_args &args, const struct pair_lists &lists, int64_t first,
-                        int64_t blocks, struct blasd_err *err) {
-    size_t bytes = pair_nearest_bytes(sizeof(T), lists.room);
-    switch (loop) {
-#define X(name)                                                                                    \
-    case name:                                                                                     \
-        return blasd_launch(pair_nearest_rows<T, name>, dim3((unsigned)blocks),                    \
-                            dim3(PAIR_THREADS), bytes, stream, err, args, lists, first);
-        PAIR_LOOPS(X)
-#undef X
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+static int pair_launch_nearest(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                               const struct pair_args &args, const struct pair_lists &lists,
+                               int64_t first, int64_t blocks, struct blasd_err *err) {
+    return pair_by_loop<T>(loop, err, [&](auto at) {
+        return blasd_launch(pair_nearest_rows<T, decltype(at)::value>, dim3((unsigned)blocks),
+                            dim3(PAIR_THREADS), pair_nearest_bytes(sizeof(T), lists.room), stream,
+                            err, args, lists, first);
+    });
 }
 
 template <class T>
-int pair_launch_near(struct blasd_gpu_stream *stream, enum distance_loop loop,
-                     const struct pair_args &args, const struct pair_near &near, int64_t first,
-                     int64_t blocks, struct blasd_err *err) {
-    switch (loop) {
-#define X(name)                                                                                    \
-    case name:                                                                                     \
-        return blasd_launch(pair_near_rows<T, name>, dim3((unsigned)blocks), dim3(PAIR_THREADS),   \
-                            0, stream, err, args, near, first);
-        PAIR_LOOPS(X)
-#undef X
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "there is no loop %d", (int)loop);
+static int pair_launch_near(struct blasd_gpu_stream *stream, enum distance_loop loop,
+                            const struct pair_args &args, const struct pair_near &near,
+                            int64_t first, int64_t blocks, struct blasd_err *err) {
+    return pair_by_loop<T>(loop, err, [&](auto at) {
+        return blasd_launch(pair_near_rows<T, decltype(at)::value>, dim3((unsigned)blocks),
+                            dim3(PAIR_THREADS), 0, stream, err, args, near, first);
+    });
 }
+
+template <class T>
+constexpr struct pair_kernels pair_kernels_of = {
+    .share_matrix = pair_share_matrix<T>,
+    .share_nearest = pair_share_nearest<T>,
+    .launch_matrix = pair_launch_matrix<T>,
+    .launch_nearest = pair_launch_nearest<T>,
+    .launch_near = pair_launch_near<T>,
+};
 
 #endif

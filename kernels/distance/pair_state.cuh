@@ -14,6 +14,9 @@ extern "C" {
 #include "kernels/distance/pair_rows.cuh"
 #include "kernels/distance/pair_select.cuh"
 
+/* A larger job fills the device by itself: it joins no mixed batch. */
+#define PAIR_MIXED_FLOPS 2e8
+
 struct pair_state {
     struct distance_shape shape;
     struct distance_args loop;
