@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEPT_BYTES 65536 /* of the kernel's cache, at the end of the file, which is being written  \
-                          */
+/* What the kernel's cache keeps: the end of the file, which is being written. */
+#define KEPT_BYTES 65536
 
 static bool ends_with(const char *text, const char *end) {
     size_t a = strlen(text), b = strlen(end);

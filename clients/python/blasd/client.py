@@ -173,7 +173,7 @@ class Client(Operations):
         service meanwhile, each once. rows: of a block; default: four blocks for each worker. in_flight: blocks at a time;
         default: two for each worker. A block that fails for the service's sake is sent again. out: an array that the result is
         written to, or the path of a .npy file, which is written through a memory map and returned as one. Each block is an
-        ordinary job: its bits are those of that job alone.
+        ordinary job. The bits of a distance matrix and of a solution are those of one job; a product's last bits may differ.
         """
         workers = len(self.devices())
         blocks = Split(op, rows, workers, out, given)

@@ -96,7 +96,7 @@ class Split:
         if place is None:
             return np.empty(shape, dtype)
         if not isinstance(place, np.ndarray):
-            made: Array = np.lib.format.open_memmap(os.fspath(place), "w+", dtype, shape)
+            made: Array = np.lib.format.open_memmap(os.fspath(place), "w+", dtype, shape)  # type: ignore[no-untyped-call]
             return made
         if place.shape != shape or not np.can_cast(dtype, place.dtype, "same_kind"):
             raise InputError("out", f"it has shape {place.shape} and dtype {place.dtype}, the result has {shape} and {dtype}", "invalid_field")

@@ -36,7 +36,7 @@ class PCA(Estimator, sklearn.decomposition.PCA):  # type: ignore[misc]
         X = validate(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.n_samples_, features = X.shape
         most = min(X.shape)
-        wanted = self._checked(most)
+        wanted: Any = self._checked(most)
         self.mean_ = np.mean(X, axis=0)
         U, S, Vh = client().svd(X - self.mean_, full_matrices=False)
         U, Vh = svd_flip(U, Vh, u_based_decision=_BY_U)

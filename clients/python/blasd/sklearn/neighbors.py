@@ -303,7 +303,8 @@ class KNeighborsClassifier(ClassifierMixin, _Predictor):  # type: ignore[misc]
         shares = self._shares(X)
         found = [np.take(classes, np.argmax(one, axis=1))
                  for one, classes in zip(shares, self.classes_ if self.outputs_2d_ else [self.classes_])]
-        return np.column_stack(found) if self.outputs_2d_ else found[0]
+        predicted: Array = np.column_stack(found) if self.outputs_2d_ else found[0]
+        return predicted
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
