@@ -22,7 +22,7 @@
     X(blasd_intake_bytes, gauge, "", process, "Bytes of request bodies being received.")           \
     X(blasd_intake_bytes_limit, gauge, "", process, "The limit intake_bytes, as it is now.")       \
     X(blasd_http_memory_bytes, gauge, "", process,                                                 \
-      "Memory that requests and answers hold: unpacked bodies, pieces, packers.")                  \
+      "Memory that requests and answers hold: unpacked bodies and pieces.")                        \
     X(blasd_http_memory_bytes_limit, gauge, "", process, "The limit memory_bytes, as it is now.")  \
     X(blasd_jobs_sent_total, counter, "device", process,                                           \
       "Jobs queued, by the class of devices they were sent to; auto: whichever is free.")          \
