@@ -29,7 +29,7 @@ static int take(void *arg, const void *bytes, size_t len, struct blasd_err *err)
 /* Whole, or three bytes at a time. */
 static int unpack(enum http_coding coding, const uint8_t *data, size_t size, bool pieces,
                   struct blasd_buf *body, struct blasd_err *err) {
-    struct http_stream *stream = http_unpacker_new(coding);
+    struct http_unpacker *stream = http_unpacker_new(coding);
     int rc = 0;
     require(stream != NULL, "an unpacker");
     for (size_t at = 0; rc == 0 && at < size;) {
@@ -40,7 +40,7 @@ static int unpack(enum http_coding coding, const uint8_t *data, size_t size, boo
         at += used;
     }
     if (rc == 0) rc = http_unpack_end(stream, err);
-    http_stream_free(stream);
+    http_unpacker_free(stream);
     require(body->len <= BODY_MOST, "no more than may come out");
     return rc;
 }
