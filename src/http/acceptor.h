@@ -40,6 +40,7 @@ struct http_daemon {
     struct blasd_watcher watcher;
     uint64_t open;  /* connections */
     uint64_t given; /* to it since the last turn: it may not have counted them yet */
+    bool fired;     /* its descriptor, since it was run last */
 };
 
 struct http_acceptor {

@@ -55,8 +55,9 @@
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
                          */
 
-static void ignore(struct blasd_watcher *watcher, uint32_t events) {
-    (void)watcher, (void)events; /* MHD_run is called in every turn */
+static void on_daemon(struct blasd_watcher *watcher, uint32_t events) {
+    (void)events;
+    blasd_container_of(watcher, struct http_daemon, watcher)->fired = true;
 }
 
 /* Writes a small blob and removes it, as /health/ready wants to know whether that is possible. */
@@ -210,16 +211,26 @@ static void on_told(struct blasd_watcher *watcher, uint32_t events) {
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
+/* Whether the daemon has something to do now: its descriptor says so, or it does itself. */
+static bool is_due(const struct http_daemon *daemon) {
+    unsigned long long left;
+    return daemon->fired || daemon->given > 0 ||
+           (MHD_get_timeout(daemon->daemon, &left) == MHD_YES && left == 0);
+}
+
 /* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
  * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
- * calls than if each turn ended a few of them. */
-static void run_daemons(struct http_loop *loop) {
+ * calls than if each turn ended a few of them. `all`: also those that are not due. */
+static void run_daemons(struct http_loop *loop, bool all) {
     int runs = 0;
     do {
         loop->turn.rest = false;
-        for (int i = 0; i < HTTP_MEMORIES; i++)
-            if (http_daemon_busy(&loop->acceptor.daemons[i]))
-                MHD_run(loop->acceptor.daemons[i].daemon);
+        for (int i = 0; i < HTTP_MEMORIES; i++) {
+            struct http_daemon *daemon = &loop->acceptor.daemons[i];
+            if (!http_daemon_busy(daemon) || !(all || runs > 0 || is_due(daemon))) continue;
+            daemon->fired = false;
+            MHD_run(daemon->daemon);
+        }
     } while (loop->turn.rest && ++runs <= TURNS_IN_A_ROW);
     http_acceptor_turn(&loop->acceptor);
 }
@@ -275,14 +286,16 @@ static void admit_waiting(struct http_loop *loop) {
 
 static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
+    bool all;
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
     admit_waiting(loop);
+    all = loop->turn.resumed || loop->turn.more || loop->turn.rest || loop->turn.tls > 0;
     loop->turn.resumed = loop->turn.more = false;
     loop->turn.unpacked = 0;
     if (loop->turn.tls > 0) loop->turn.tls--;
     http_pieces_turn(&loop->pieces);
-    run_daemons(loop);
+    run_daemons(loop, all);
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
@@ -311,7 +324,7 @@ static void drain(struct http_loop *loop) {
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
     http_acceptor_close(&loop->acceptor);
-    for (int i = 0; i < 64; i++) run_daemons(loop);
+    for (int i = 0; i < 64; i++) run_daemons(loop, true);
     if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
@@ -392,7 +405,7 @@ static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size
     info = daemon->daemon == NULL ? NULL
                                   : MHD_get_daemon_info(daemon->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    daemon->watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    daemon->watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = on_daemon};
     return blasd_loop_watch(loop->loop, &daemon->watcher, EPOLLIN);
 }
 
