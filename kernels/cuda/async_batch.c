@@ -197,10 +197,9 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     blasd_cuda_ring_reset(&slot->ring);
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
-    slot->sends = slot->mark_count = 0;
+    slot->sends = 0;
     slot->residents = NULL;
     slot->resident_count = 0;
-    slot->fetched = 0;
     slot->job_count = slot->joint_count = 0;
     slot->joints = NULL;
     slot->state = BLASD_SLOT_IDLE;
@@ -360,7 +359,7 @@ static uint64_t bytes_of(const struct blasd_cuda_list *list) {
 }
 
 static void tell_bytes(struct blasd_cuda_slot *slot) {
-    uint64_t up = bytes_of(&slot->up) + slot->fetched;
+    uint64_t up = bytes_of(&slot->up);
     uint64_t down = bytes_of(&slot->down) + slot->device->cache.brought;
     slot->device->cache.brought = 0;
     for (int t = 0; t < slot->job.count; t++) {

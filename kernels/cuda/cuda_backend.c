@@ -62,10 +62,7 @@ static void cuda_device_close(struct blasd_device *device) {
         calls->event_close(slot->run_to);
         calls->event_close(slot->down_from);
         calls->event_close(slot->down_to);
-        for (int i = 0; i < BLASD_CUDA_TICKETS; i++) {
-            calls->event_close(slot->tickets[i]);
-            calls->event_close(slot->marks[i]);
-        }
+        for (int i = 0; i < BLASD_CUDA_TICKETS; i++) calls->event_close(slot->tickets[i]);
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);

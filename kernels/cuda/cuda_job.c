@@ -76,47 +76,6 @@ int blasd_cuda_flags(struct blasd_cuda_job *job, size_t bytes, void **host, void
                      : code;
 }
 
-static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *list,
-                      struct blasd_err *err) {
-    struct blasd_cuda_slot *slot = job->slot;
-    const struct blasd_gpu_library *calls = job->calls;
-    int code = blasd_cuda_upload(slot->device, list, err);
-    for (int p = 0; p < list->count; p++) slot->fetched += list->pieces[p].bytes;
-    if (code == 0) code = calls->event_record(slot->up_to, slot->device->up, err);
-    if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
-    return code;
-}
-
-int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
-                     struct blasd_err *err) {
-    struct blasd_cuda_piece piece = {device, (char *)(uintptr_t)host, bytes,
-                                     blasd_cuda_pin(job->slot, host, bytes), false};
-    struct blasd_cuda_list list = {.pieces = &piece, .count = bytes > 0, .room = 1};
-    return fetch_list(job, &list, err);
-}
-
-/* The rows of a block as pieces; one where they lie side by side on the host too. */
-static int add_rows(struct blasd_cuda_slot *slot, struct blasd_cuda_list *list, const char *device,
-                    const char *host, size_t row_bytes, size_t host_step, int64_t rows,
-                    struct blasd_err *err) {
-    int code = 0;
-    if (row_bytes == host_step)
-        return blasd_cuda_list_add(slot, list, device, host, row_bytes * (size_t)rows, err);
-    for (int64_t i = 0; code == 0 && i < rows; i++)
-        code = blasd_cuda_list_add(slot, list, device + (size_t)i * row_bytes,
-                                   host + (size_t)i * host_step, row_bytes, err);
-    return code;
-}
-
-int blasd_cuda_fetch_rows(struct blasd_cuda_job *job, void *device, const void *host,
-                          size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err) {
-    struct blasd_cuda_list list = {0};
-    int code = add_rows(job->slot, &list, device, host, row_bytes, host_step, rows, err);
-    if (code == 0) code = fetch_list(job, &list, err);
-    free(list.pieces);
-    return code;
-}
-
 /* Turns the last `count` pieces of an array, which follow `behind` others, into its first. */
 static int move_to_front(struct blasd_cuda_piece *pieces, int behind, int count,
                          struct blasd_err *err) {
@@ -133,17 +92,15 @@ static int move_to_front(struct blasd_cuda_piece *pieces, int behind, int count,
     return 0;
 }
 
-int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *device,
-                         size_t row_bytes, size_t host_step, int64_t rows, int *ticket,
-                         struct blasd_err *err) {
+int blasd_cuda_send(struct blasd_cuda_job *job, void *host, const void *device, size_t bytes,
+                    int *ticket, struct blasd_err *err) {
     struct blasd_cuda_slot *slot = job->slot;
     const struct blasd_gpu_library *calls = job->calls;
     int number = slot->sends % BLASD_CUDA_TICKETS, code = 0;
     int before = slot->down.count, behind, added;
     if (slot->tickets[number] == NULL)
         code = calls->event_open(job->gpu, &slot->tickets[number], err);
-    if (code == 0)
-        code = add_rows(slot, &slot->down, device, host, row_bytes, host_step, rows, err);
+    if (code == 0) code = blasd_cuda_list_add(slot, &slot->down, device, host, bytes, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code != 0) return code;
@@ -160,27 +117,6 @@ int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *dev
     if (ticket != NULL) *ticket = slot->sends;
     slot->sends++;
     return code;
-}
-
-int blasd_cuda_send(struct blasd_cuda_job *job, void *host, const void *device, size_t bytes,
-                    int *ticket, struct blasd_err *err) {
-    return blasd_cuda_send_rows(job, host, device, bytes, bytes, 1, ticket, err);
-}
-
-int blasd_cuda_mark(struct blasd_cuda_job *job, int *mark, struct blasd_err *err) {
-    struct blasd_cuda_slot *slot = job->slot;
-    struct blasd_gpu_event **event = &slot->marks[slot->mark_count % BLASD_CUDA_TICKETS];
-    int code = *event == NULL ? job->calls->event_open(job->gpu, event, err) : 0;
-    if (code == 0) code = job->calls->event_record(*event, slot->run, err);
-    *mark = slot->mark_count++;
-    return code;
-}
-
-int blasd_cuda_reuse(struct blasd_cuda_job *job, int mark, struct blasd_err *err) {
-    struct blasd_cuda_slot *slot = job->slot;
-    if (mark < 0 || mark >= slot->mark_count)
-        return blasd_fail(err, BLASD_E_internal_error, "", "there was no mark %d", mark);
-    return job->calls->stream_after(slot->device->up, slot->marks[mark % BLASD_CUDA_TICKETS], err);
 }
 
 int blasd_cuda_sent(struct blasd_cuda_job *job, int ticket, struct blasd_err *err) {

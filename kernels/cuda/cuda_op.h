@@ -190,29 +190,14 @@ struct blasd_cuda_joint {
 int blasd_cuda_share_add(struct blasd_cuda_job *job, const struct blasd_cuda_joint *alone,
                          const void *share, struct blasd_err *err);
 
-/* ---- moving data by hand, in compute, for tasks that come in slices ---- */
+/* ---- results that go as they come, in compute ---- */
 
-/* Host to device, any host memory; job->stream goes on once it is there. Work that still reads
- * `device` must be behind a blasd_cuda_reuse or a blasd_cuda_pause. */
-int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
-                     struct blasd_err *err);
 /* Device to host, once what was put on job->stream so far is done; later work overlaps with it.
  * *ticket (may be NULL) is for blasd_cuda_sent. The bytes are at `host` when finish is called. */
 int blasd_cuda_send(struct blasd_cuda_job *job, void *host, const void *device, size_t bytes,
                     int *ticket, struct blasd_err *err);
 /* job->stream goes on only once the send of that ticket has left the device memory it reads. */
 int blasd_cuda_sent(struct blasd_cuda_job *job, int ticket, struct blasd_err *err);
-/* The same for `rows` rows of `row_bytes`, dense on the device, `host_step` bytes apart on the
- * host. */
-int blasd_cuda_fetch_rows(struct blasd_cuda_job *job, void *device, const void *host,
-                          size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err);
-int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *device,
-                         size_t row_bytes, size_t host_step, int64_t rows, int *ticket,
-                         struct blasd_err *err);
-/* Marks how far job->stream has been filled. Fetches that follow a blasd_cuda_reuse of the mark
- * wait on the device until that work is done: for buffers that it reads. */
-int blasd_cuda_mark(struct blasd_cuda_job *job, int *mark, struct blasd_err *err);
-int blasd_cuda_reuse(struct blasd_cuda_job *job, int mark, struct blasd_err *err);
 /* The host waits for job->stream: now and then, so that a cancelled job is noticed in time. */
 int blasd_cuda_pause(struct blasd_cuda_job *job, struct blasd_err *err);
 /* Reports progress (0 to 1) of this job; false: stop, and return blasd_cuda_stopped(err). */

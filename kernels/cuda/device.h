@@ -252,8 +252,8 @@ struct blasd_cuda_slot {
     struct blasd_async_batch *batch; /* whose part it runs */
     struct blasd_gpu_stream *run;
     struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
-    struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS], *marks[BLASD_CUDA_TICKETS];
-    int sends, mark_count;
+    struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS];
+    int sends;
     struct blasd_cuda_arena arena;
     struct blasd_cuda_scrap *scraps;
     void *pinned; /* owned: for what an operation copies by itself; kept for the next batch */
@@ -263,7 +263,6 @@ struct blasd_cuda_slot {
     struct blasd_cuda_ring ring;           /* of downloads */
     struct blasd_cuda_resident *residents; /* in scraps */
     int resident_count;
-    uint64_t fetched;             /* bytes that compute had uploaded by itself */
     char **inputs, **outputs;     /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
     char *lent[BLASD_MAX_INPUTS]; /* of a task alone: inputs that are read from a copy that stays */
     bool fresh[BLASD_MAX_INPUTS]; /* which is uploaded first */
