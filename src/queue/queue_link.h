@@ -6,7 +6,7 @@
 #include "queue/queue.h"
 #include "redis/redis_link.h"
 
-#define BLASD_QUEUE_LIBRARY "blasd_6"
+#define BLASD_QUEUE_LIBRARY "blasd_7"
 /* The name of a function as FCALL takes it: BLASD_QUEUE_FN("submit"). */
 #define BLASD_QUEUE_FN(name) BLASD_QUEUE_LIBRARY "_" name
 extern const struct blasd_link_library blasd_queue_library;

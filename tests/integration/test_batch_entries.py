@@ -243,11 +243,11 @@ def test_who_is_let_in_again_shares_no_entry_with_who_was_before(make_service):
         """Takes a place in the queue for each of these, as another front end might."""
         ids = [f"a{int(time.time()):08x}{next(numbers):032x}" for _ in costs]
         words = [word for name, bytes_ in zip(ids, costs) for word in (name, "frame", "8", bytes_, "", "\t\tmatmul\tanonymous")]
-        assert set(redis("FCALL", "blasd_6_submit", 1, "{blasd}", limits, "other", f"{next(numbers):016}", *words)[3:]) == {0}
+        assert set(redis("FCALL", "blasd_7_submit", 1, "{blasd}", limits, "other", f"{next(numbers):016}", *words)[3:]) == {0}
         return ids
 
     def free(*ids):
-        redis("FCALL", "blasd_6_cancel", 1, "{blasd}", limits, "anonymous", "0", *ids)
+        redis("FCALL", "blasd_7_cancel", 1, "{blasd}", limits, "anonymous", "0", *ids)
 
     def calls():
         return int(re.search(rb"cmdstat_fcall:calls=(\d+)", redis("INFO", "commandstats"))[1])

@@ -149,7 +149,7 @@ def server(tmp_path):
     server.close()
 
 
-@pytest.mark.parametrize("change, told", [(("SET", "{blasd}:schema", "7"), "schema 7"),
+@pytest.mark.parametrize("change, told", [(("SET", "{blasd}:schema", "8"), "schema 8"),
                                           (("DEL", "{blasd}:schema"), "schema 5")])  # which recorded no number
 def test_a_queue_of_another_schema_is_refused(server, change, told):
     service = client(server, server.api("--redis", server.url))
@@ -157,7 +157,7 @@ def test_a_queue_of_another_schema_is_refused(server, change, told):
     service.wait_ready()
     eye = {"a": np.eye(2), "b": np.eye(2)}
     assert service.run("matmul", eye)[1]["state"] == "succeeded"
-    assert server.ask("GET", "{blasd}:schema") == b"6"
+    assert server.ask("GET", "{blasd}:schema") == b"7"
     jobs = server.ask("HGET", "{blasd}:state", "matmul submitted")
     server.ask(*change)
     wait_for(lambda: service.request("GET", "/health/ready").status == 503)
@@ -170,7 +170,7 @@ def test_a_queue_of_another_schema_is_refused(server, change, told):
     late = server.start([*server.api("--redis", server.url).args])  # one that is started now
     assert late.wait(60) != 0
     assert server.ask("HGET", "{blasd}:state", "matmul submitted") == jobs
-    server.ask("SET", "{blasd}:schema", "6")
+    server.ask("SET", "{blasd}:schema", "7")
     service.wait_ready()
     assert service.run("matmul", eye)[1]["state"] == "succeeded"
 

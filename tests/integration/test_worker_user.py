@@ -82,7 +82,7 @@ def test_no_other_key_or_channel(worker):
     for channel in ("others", "{other}:events", "__keyspace@0__:x"):
         assert "NOPERM" in (answer(hand, "PUBLISH", channel, 1) or ""), channel
     nobody = Redis(service, "")
-    for words in (["GET", "{blasd}:store"], ["FCALL", "blasd_6_turn", 1, "{blasd}"], ["PING"]):
+    for words in (["GET", "{blasd}:store"], ["FCALL", "blasd_7_turn", 1, "{blasd}"], ["PING"]):
         assert "NOAUTH" in answer(nobody, *words)
     nobody.close()
     assert service.run("matmul", {"a": np.eye(2), "b": np.eye(2)})[1]["state"] == "succeeded"

@@ -1,4 +1,4 @@
-#!lua name=blasd_6
+#!lua name=blasd_7
 -- revision 14
 -- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
 -- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
@@ -156,7 +156,7 @@ several do, each priority is shared out by TIME and WEIGHT: whoever was given le
 anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
 worker comes again soon. When a job has ended its TIME is replaced by what it took.
 
-FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+FUNCTIONS. Called as FCALL blasd_7_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes tensor_bytes tensors tensor_life_s ended_jobs". Times are microseconds on Redis' clock, as
 integers; where that goes back they go on from where they were, at half the speed until it has come there. A RECORD in a reply is a final record as it was given to finish, or one that was made

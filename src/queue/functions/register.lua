@@ -1,6 +1,6 @@
 -- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
 local function add(name, callback, flags)
-    redis.register_function({function_name = 'blasd_6_' .. name, callback = with_state(callback),
+    redis.register_function({function_name = 'blasd_7_' .. name, callback = with_state(callback),
                              flags = flags})
 end
 add('open', open, {})

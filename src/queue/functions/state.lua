@@ -67,7 +67,7 @@ end
 local prepare, settle
 do
 
-local SCHEMA = '6' -- of all that is stored; a process of another one does not know these keys
+local SCHEMA = '7' -- of all that is stored; a process of another one does not know these keys
 local recorded, recorded_count = {}, 0
 
 local given_text, given -- the limits of the last caller, read
@@ -204,13 +204,14 @@ end
 
 local devices -- of the workers, as this call has read them
 
--- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there.
+-- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there. `more`: which
+-- further fields of the state the call needs, as a function of its arguments.
 local function start(keys, args, more)
     S = nil
     prepare(keys, args)
     devices = nil
     local t = call('TIME')
-    State.read(more)
+    State.read(more and more(args))
     now = max(tonumber(t[1]) * 1000000 + tonumber(t[2]) + S.offset, S.clock)
     now_text = whole(now)
 end

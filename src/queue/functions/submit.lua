@@ -295,7 +295,7 @@ local function submit_again(t, name, frame)
 end
 
 submit = function(keys, args)
-    start(keys, args, submit_fields(args))
+    start(keys, args, submit_fields)
     local front, seq = 's:' .. args[2], args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
     local last, refused = match(S[front] or '', '^(%d+) (%d+)')

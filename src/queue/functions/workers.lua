@@ -262,8 +262,20 @@ local function holds(keys, args)
     return #back
 end
 
+-- The fields of the state in which a turn counts what ends, as a rule: how many have succeeded, by operation.
+local function turn_fields(args)
+    local fields, seen = {}, {}
+    for i = 11, min(#args, 40), 3 do
+        local op = Record.op(args[i], RECORD_FRAME_HEAD + 1)
+        if op and not seen[op] then
+            seen[op], fields[#fields + 1] = true, op .. ' succeeded'
+        end
+    end
+    return fields
+end
+
 local function turn(keys, args)
-    start(keys, args)
+    start(keys, args, turn_fields)
     local name, thread, seq = args[2], args[4], args[5]
     local class, most = tonumber(args[6]), tonumber(args[7])
     local fields = {'!', '#' .. (thread or ''), '%', '$'}

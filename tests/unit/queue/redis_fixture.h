@@ -100,7 +100,7 @@ static inline bool of_tenant(const char *function) {
     return false;
 }
 
-/* FCALL blasd_6_<function>, with words ended by NULL behind LIMITS and, where it takes one, the
+/* FCALL blasd_7_<function>, with words ended by NULL behind LIMITS and, where it takes one, the
  * tenant. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
