@@ -51,7 +51,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        turn that was not met; `kept_s`, `kept_a`: bytes of all
                        records of a kind; `swept`: the last second whose records are not counted any
                        more; `goes`: the last one of which any are; `gone`: the second until which records of kind s may have gone before their
-                       time; `ended`: when the last record came; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
+                       time; `ended`: when the last record came; `t:WORKER:THREAD`: "SEQ GIVEN DIGITS",
+                       the last turn of that thread, its turns since the queue was empty, and how
+                       the jobs it ended then had ended; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
                        end's calls of submit, the last one in which not all was queued, and when it
                        was; "OP submitted": jobs taken in, "OP STATE" and "OP failed CODE": jobs that
                        ended so, since the queue was made
@@ -97,14 +99,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:tensor_bytes     hash TENANT -> bytes of its tensors, ":" -> of all, both with those that pending jobs will
                        make; "#TENANT" and "#:" -> how many; "idle TENANT" -> bytes of those that may make room
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
-  {q}:claims:NAME      hash of what the worker holds and where each of its threads stands, THREAD 0
+  {q}:claims:NAME      hash of what the worker holds, by its threads THREAD 0
                        to 9 (0 claims; others end what it has claimed): name of a job or batch entry ->
                        "THREAD SEQ", the turn it was given in; some may have ended; ! -> "EPOCH TILL",
                        the worker lives exactly until then, in us; %ID -> "PROGRESS[ US]" of running
                        jobs, 0..1, and when they will have ended, as far as it can tell, and % where
-                       there may be any; $ -> 1 where jobs were handed over since its last turn; #THREAD -> "SEQ
-                       GIVEN DIGITS", that thread's last turn, the turns since the queue was empty,
-                       and how the jobs it ended then had ended; @THREAD -> EPOCH, a newline, and a
+                       there may be any; $ -> SEQ of the turn in answer to which jobs were handed over
+                       last; @THREAD -> EPOCH, a newline, and a
                        line for each batch that has begun, "US ID BATCH_ENTRY ...", as the worker itself
                        writes with HSET: it counts as long as its epoch is that of {q}:workers, and
                        what has ended may stand in it

@@ -21,7 +21,7 @@ local function serve(count, fresh)
             claim_take(c, tonumber(class), 0, fresh)
             if c.count > 0 then
                 Idle.drop(name)
-                claim_note(name, c.names, label, {'$', '1'})
+                claim_note(name, c.names, label, {'$', match(label, '%d+$')})
                 call_many('RPUSH', K.wake_of .. name, c.reply)
                 left = left - c.entries
             end
@@ -81,6 +81,9 @@ local function recover(name, alive)
     end)
     completion_commit(e)
     call('DEL', K.claims_of .. name, K.wake_of .. name)
+    local fields = {}
+    for thread = 0, 9 do fields[thread + 1] = 't:' .. name .. ':' .. thread end
+    call_many('HDEL', K.state, fields)
     call('HDEL', K.workers, name)
     Idle.drop(name)
     serve(count)

@@ -174,7 +174,7 @@ local function let_go(worker, names)
 end
 
 -- Ends jobs and batch entries as the COMPLETIONS from args[from] on say, and gives back those that the worker
--- could not read; a digit for each job that it says has ended. `held`: four others, then of each whether the worker holds it;
+-- could not read; a digit for each job that it says has ended. `held`: three others, then of each whether the worker holds it;
 -- `reports`: whether it has told of the progress of any.
 end_all = function(worker, args, from, held, reports)
     local names, digits, ended, back = {}, {}, {}, {}
@@ -184,7 +184,7 @@ end_all = function(worker, args, from, held, reports)
     e.class = e.settles and sub(call('HGET', K.workers, worker) or '1', 1, 1)
     local yields = yields_to(worker)
     for i, meta in ipairs(get_many(K.pending, names)) do
-        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 4]
+        local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 3]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
             if its and not back[one] then back[#back + 1], back[one] = one, true end
@@ -262,9 +262,10 @@ local function holds(keys, args)
     return #back
 end
 
--- The fields of the state in which a turn counts what ends, as a rule: how many have succeeded, by operation.
+-- The fields of the state that a turn needs: where its thread stands, and those in which it counts what ends, as a
+-- rule: how many have succeeded, by operation.
 local function turn_fields(args)
-    local fields, seen = {}, {}
+    local fields, seen = {'t:' .. (args[2] or '') .. ':' .. (args[4] or '')}, {}
     for i = 11, min(#args, 40), 3 do
         local op = Record.op(args[i], RECORD_FRAME_HEAD + 1)
         if op and not seen[op] then
@@ -278,15 +279,16 @@ local function turn(keys, args)
     start(keys, args, turn_fields)
     local name, thread, seq = args[2], args[4], args[5]
     local class, most = tonumber(args[6]), tonumber(args[7])
-    local fields = {'!', '#' .. (thread or ''), '%', '$'}
+    local stands = 't:' .. (name or '') .. ':' .. (thread or '')
+    local fields = {'!', '%', '$'}
     for i = 10, #args, 3 do fields[#fields + 1] = args[i] end
     local held = get_many(K.claims_of .. name, fields)
     local lost = lapsed(name, args[3], held[1] or '')
     if lost then return lost end
     local wrong = turn_wrong(args)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
-    local last, given, digits = match(held[2] or '', '^(%d+) (%d+) (.*)$')
-    local reports, handed = held[3], held[4] == '1'
+    local last, given, digits = match(S[stands] or '', '^(%d+) (%d+) (.*)$')
+    local reports, handed = held[2], last and held[3] == last
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label = claim_new(most, args[8], math.huge), thread .. ' ' .. seq
@@ -309,9 +311,8 @@ local function turn(keys, args)
         given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
         if c.count == 0 then Idle.add(name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label) end
     end
-    local notes = {'#' .. thread, seq .. ' ' .. whole(given) .. ' ' .. digits}
-    if handed and thread == '0' then notes[3], notes[4] = '$', '0' end
-    claim_note(name, c.names, label, notes)
+    claim_note(name, c.names, label, {})
+    S[stands] = seq .. ' ' .. whole(given) .. ' ' .. digits
     c.reply[2] = digits
     if args[9] % 2 == 1 and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply

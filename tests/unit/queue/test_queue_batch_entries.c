@@ -350,7 +350,7 @@ static void claims_of_less_than_a_batch_entry(void **state) {
     /* the eighth claim gives low priority its half */
     for (int i = 0; i < 3; i++) submit_batch_entry(&bed, &entry[i], BLASD_ID_SYNC, 10, "");
     submit_new(&bed, low, "3");
-    drop(redisCommand(bed.raw, "HSET %s:claims:w #0 %s", bed.tag, "1 7 "));
+    drop(redisCommand(bed.raw, "HSET %s:state t:w:0 %s", bed.tag, "1 7 "));
     int count = claim(worker, 20, PLENTY, claims);
     assert_string_equal(claims[0].id, low);
     expect_claimed(&claims[1], entry[0].id[0]);
@@ -370,7 +370,7 @@ static void claims_of_less_than_a_batch_entry(void **state) {
                         "0");
     assert_string_equal(submit_batch_entry_as(&bed, &entry[1], "3", 9, "", "\t\tmatmul\tanonymous"),
                         "0");
-    drop(redisCommand(bed.raw, "HSET %s:claims:w #0 %s", bed.tag, "1 7 "));
+    drop(redisCommand(bed.raw, "HSET %s:state t:w:0 %s", bed.tag, "1 7 "));
     count = claim(worker, 8, PLENTY, claims);
     assert_int_equal(count, 8);
     for (int i = 0; i < 4; i++) expect_claimed(&claims[i], entry[1].id[i]);

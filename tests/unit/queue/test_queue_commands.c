@@ -6,9 +6,9 @@
 #include "wire/frame.h"
 
 enum {
-    ALONE_MOST = 25,           /* with FCALL, BLMPOP and the worker's note that it begins */
-    BESIDE_DEADLINE_MOST = 25, /* while a job of anybody waits that has a deadline */
-    BESIDE_ALL_MOST = 25,      /* while everything else is in use */
+    ALONE_MOST = 24,           /* with FCALL, BLMPOP and the worker's note that it begins */
+    BESIDE_DEADLINE_MOST = 24, /* while a job of anybody waits that has a deadline */
+    BESIDE_ALL_MOST = 24,      /* while everything else is in use */
     KINDS_MOST = 24
 };
 

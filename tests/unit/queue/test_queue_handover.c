@@ -330,14 +330,14 @@ static void behind_note(struct bed *bed, struct behind *ret) {
     redisReply *reply = redisCommand(bed->raw, "HGET %s:state idle", bed->tag);
     snprintf(ret->demand, sizeof ret->demand, "%s", reply->str);
     drop(reply);
-    reply = redisCommand(bed->raw, "HGET %s:claims:w #0", bed->tag);
+    reply = redisCommand(bed->raw, "HGET %s:state t:w:0", bed->tag);
     snprintf(ret->turn, sizeof ret->turn, "%s", reply->str);
     drop(reply);
 }
 
 static void behind_set(struct bed *bed, const struct behind *behind) {
     drop(redisCommand(bed->raw, "HSET %s:state idle %s", bed->tag, behind->demand));
-    drop(redisCommand(bed->raw, "HSET %s:claims:w #0 %s", bed->tag, behind->turn));
+    drop(redisCommand(bed->raw, "HSET %s:state t:w:0 %s", bed->tag, behind->turn));
 }
 
 /* It takes the worker for idle, and what it hands over for the turn that it knows is heard by
