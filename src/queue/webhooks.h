@@ -45,7 +45,8 @@ int blasd_webhooks_take(struct blasd_webhooks *webhooks, int most,
                         const struct blasd_webhook_index *index, struct blasd_err *err);
 /* The time on Redis' clock, as far as the last take told it. */
 int64_t blasd_webhooks_now_us(const struct blasd_webhooks *webhooks);
-/* 1; 0 where the entry is not there any more. queue_unavailable. */
+/* 1; 0 where the entry is not there any more. queue_unavailable. To be given to
+ * blasd_webhook_release in any case. */
 int blasd_webhooks_get(struct blasd_webhooks *webhooks, const char *entry,
                        struct blasd_webhook *ret, struct blasd_err *err);
 void blasd_webhook_release(struct blasd_webhook *webhook);

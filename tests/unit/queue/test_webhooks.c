@@ -106,6 +106,7 @@ static void delivered(void **state) {
     settle(hooks, taken.entry[0], BLASD_WEBHOOK_DELIVERED); /* the reply was lost */
     assert_int_equal(number(&bed, "HGET", "state", "webhooks\\ failed"), 0);
     assert_int_equal(blasd_webhooks_get(hooks, taken.entry[0], &webhook, &err), 0);
+    blasd_webhook_release(&webhook);
     assert_int_equal(number(&bed, "XLEN", "hooks", ""), 0);
     assert_int_equal(number(&bed, "EXISTS", "hook_counts", ""), 0);
     /* what is none of a URL's options is refused before anything is done */
