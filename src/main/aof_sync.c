@@ -27,37 +27,22 @@ static void forget_pages(int fd, off_t bytes) {
         (void)posix_fadvise(fd, 0, bytes - bytes % KEPT_BYTES, POSIX_FADV_DONTNEED);
 }
 
-/* Returns the bytes of the file. */
-static long long see_file(int dir_fd, const char *name, bool do_sync) {
-    struct stat info = {.st_size = 0};
+static void sync_file(int dir_fd, const char *name) {
+    struct stat info;
     int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return 0;
-    if (fstat(fd, &info) != 0) info.st_size = 0;
-    if (do_sync && fdatasync(fd) != 0)
-        blasd_log(BLASD_LOG_WARN, "cannot sync %s: %s", name, strerror(errno));
-    if (do_sync) forget_pages(fd, info.st_size);
+    if (fd < 0) return;
+    if (fdatasync(fd) != 0) blasd_log(BLASD_LOG_WARN, "cannot sync %s: %s", name, strerror(errno));
+    if (fstat(fd, &info) == 0) forget_pages(fd, info.st_size);
     close(fd);
-    return (long long)info.st_size;
 }
 
-/* Returns the bytes of all files; -1: there are none. */
-static long long see_files(const char *path, bool do_sync) {
-    long long bytes = 0;
+static void sync_files(const char *path) {
     const struct dirent *entry;
     DIR *dir = opendir(path);
-    if (dir == NULL) return -1;
+    if (dir == NULL) return;
     while ((entry = readdir(dir)) != NULL)
-        if (ends_with(entry->d_name, ".incr.aof"))
-            bytes += see_file(dirfd(dir), entry->d_name, do_sync);
+        if (ends_with(entry->d_name, ".incr.aof")) sync_file(dirfd(dir), entry->d_name);
     closedir(dir);
-    return bytes;
-}
-
-static void sync_once(struct aof_sync *sync) {
-    long long bytes = see_files(sync->dir, false);
-    if (bytes < 0 || bytes == sync->synced_bytes) return;
-    see_files(sync->dir, true);
-    sync->synced_bytes = bytes; /* what came meanwhile is synced the next time */
 }
 
 static void *run(void *arg) {
@@ -67,11 +52,8 @@ static void *run(void *arg) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
-        pthread_mutex_lock(&sync->lock);
-        if (!sync->stop) pthread_cond_timedwait(&sync->wake, &sync->lock, &until);
-        stop = sync->stop;
-        pthread_mutex_unlock(&sync->lock);
-        sync_once(sync);
+        stop = sem_timedwait(&sync->stop, &until) == 0;
+        sync_files(sync->dir);
     }
     return NULL;
 }
@@ -79,9 +61,8 @@ static void *run(void *arg) {
 int aof_sync_start(struct aof_sync *sync, const char *dir) {
     sigset_t all, before;
     int code;
-    *sync = (struct aof_sync){.dir = dir, .synced_bytes = -1};
-    pthread_mutex_init(&sync->lock, NULL);
-    pthread_cond_init(&sync->wake, NULL);
+    *sync = (struct aof_sync){.dir = dir};
+    if (sem_init(&sync->stop, 0, 0) != 0) return -1;
     sigfillset(&all); /* signals are for the supervisor's thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     code = pthread_create(&sync->thread, NULL, run, sync);
@@ -93,10 +74,7 @@ int aof_sync_start(struct aof_sync *sync, const char *dir) {
 
 void aof_sync_stop(struct aof_sync *sync) {
     if (!sync->started) return;
-    pthread_mutex_lock(&sync->lock);
-    sync->stop = true;
-    pthread_cond_signal(&sync->wake);
-    pthread_mutex_unlock(&sync->lock);
+    sem_post(&sync->stop);
     pthread_join(sync->thread, NULL);
     sync->started = false;
 }

@@ -6,15 +6,14 @@
 #define BLASD_MAIN_AOF_SYNC_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 
 struct aof_sync {
     const char *dir; /* borrowed: of the files */
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool started, stop;     /* the second under the lock */
-    long long synced_bytes; /* the thread's own: of the files, when they were last synced */
+    sem_t stop;
+    bool started;
 };
 
 /* Starts the thread. 0, or -1 with errno. */

@@ -80,7 +80,7 @@ static void advance(struct supervisor *up) {
     if (up->api_child.pid != 0) return;
     if (!up->notify_child.stopping) child_stop(&up->notify_child, NOTIFY_GRACE_MS);
     if (up->notify_child.pid != 0) return;
-    if (!up->redis_child.stopping) {
+    if (up->redis != NULL && !up->redis_child.stopping) {
         child_stop(&up->redis_child, REDIS_GRACE_MS);
         child_stop(&up->check_child, REDIS_GRACE_MS);
     }
@@ -339,71 +339,52 @@ static const struct child_events notify_events = {.on_exit = on_child_exit};
 static const struct child_events worker_events = {.on_ready = on_worker_ready,
                                                   .on_exit = on_worker_exit};
 
+/* A part that says itself that it lives. */
+static struct child part_of(struct supervisor *up, const char *label, char *const *argv,
+                            const struct child_events *events) {
+    const int silence_s = (int)up->common->limits.silence_s;
+    return (struct child){.loop = up->loop,
+                          .label = label,
+                          .argv = argv,
+                          .notifies = true,
+                          .silence_s = silence_s,
+                          .start_s = START_LONGER * silence_s,
+                          .events = events,
+                          .arg = up};
+}
+
 static void prepare_redis(struct supervisor *up) {
-    up->redis_child.loop = up->loop;
-    if (up->redis == NULL) return;
-    up->redis_child.label = "redis-server";
+    struct private_redis *redis = up->redis;
+    if (redis == NULL) return;
+    up->redis_child = part_of(up, "redis-server", redis->argv, &redis_events);
     up->redis_child.executable = "redis-server";
-    up->redis_child.argv = up->redis->argv;
-    up->redis_child.keep_fds = &up->redis->dir->lock_fd;
+    up->redis_child.keep_fds = &redis->dir->lock_fd;
     up->redis_child.keep_count = 1;
-    up->redis_child.silence_s = (int)up->common->limits.silence_s;
-    up->redis_child.events = &redis_events;
-    up->redis_child.arg = up;
-    up->check_child.loop = up->loop;
-    up->check_child.label = up->check_child.executable = "redis-check-aof";
-    up->check_child.argv = up->redis->check_argv;
+    up->check_child = part_of(up, "redis-check-aof", redis->check_argv, &check_events);
+    up->check_child.executable = "redis-check-aof";
     up->check_child.input = "y\n"; /* it asks whether to cut the file */
-    up->check_child.events = &check_events;
-    up->check_child.arg = up;
-    up->redis->arg = up;
-    up->redis->care.on_ready = on_redis_ready;
-    up->redis->care.on_alive = on_redis_alive;
+    up->redis_child.notifies = up->check_child.notifies = false;
+    redis->arg = up;
+    redis->care.on_ready = on_redis_ready;
+    redis->care.on_alive = on_redis_alive;
     up->adopt_due.fire = adopt_due;
 }
 
-static void prepare_api(struct supervisor *up) {
-    up->api_child.loop = up->loop;
-    up->api_child.label = "blasd api";
-    up->api_child.argv = up->api_argv;
+static void prepare_parts(struct supervisor *up) {
+    static char program[] = "blasd", command[] = "notify";
+    static char *const notify_argv[] = {program, command, NULL};
+    up->worker_variables[0] = "BLASD_REDIS";
+    up->worker_variables[1] = up->worker_redis;
+    up->api_child = part_of(up, "blasd api", up->api_argv, &api_events);
     up->api_child.cpus = &up->api_cpus;
     up->api_child.keep_fds = up->listeners->fds;
     up->api_child.keep_count = up->listeners->count;
-    up->api_child.notifies = true;
-    up->api_child.silence_s = (int)up->common->limits.silence_s;
-    up->api_child.start_s = START_LONGER * up->api_child.silence_s;
-    up->api_child.events = &api_events;
-    up->api_child.arg = up;
-}
-
-static void prepare_notify(struct supervisor *up) {
-    static char program[] = "blasd", command[] = "notify";
-    static char *const argv[] = {program, command, NULL};
-    up->notify_child.loop = up->loop;
-    up->notify_child.label = "blasd notify";
-    up->notify_child.argv = argv;
-    up->notify_child.notifies = true;
-    up->notify_child.silence_s = (int)up->common->limits.silence_s;
-    up->notify_child.start_s = START_LONGER * up->notify_child.silence_s;
-    up->notify_child.events = &notify_events;
-    up->notify_child.arg = up;
-}
-
-static void prepare_workers(struct supervisor *up) {
-    up->worker_variables[0] = "BLASD_REDIS";
-    up->worker_variables[1] = up->worker_redis;
+    up->notify_child = part_of(up, "blasd notify", notify_argv, &notify_events);
     for (int i = 0; i < up->worker_count; i++) {
-        struct child *child = &up->workers[i].child;
-        child->loop = up->loop;
-        child->label = up->workers[i].label;
-        child->argv = up->workers[i].argv;
-        child->cpus = &up->workers[i].cpus;
-        child->variables = up->worker_variables;
-        child->notifies = true;
-        child->silence_s = (int)up->common->limits.silence_s;
-        child->start_s = START_LONGER * child->silence_s;
-        child->events = &worker_events;
-        child->arg = up;
+        struct worker_plan *plan = &up->workers[i];
+        plan->child = part_of(up, plan->label, plan->argv, &worker_events);
+        plan->child.cpus = &plan->cpus;
+        plan->child.variables = up->worker_variables;
     }
 }
 
@@ -426,9 +407,7 @@ int supervisor_run(struct supervisor *up) {
     }
     watch_input(up);
     prepare_redis(up);
-    prepare_api(up);
-    prepare_workers(up);
-    prepare_notify(up);
+    prepare_parts(up);
     watch_blobs(up);
     if (up->redis == NULL) {
         start_rest(up);
