@@ -93,6 +93,19 @@ def test_a_drain_does_not_wait_for_a_part_that_is_stopped(make_service, victim):
         assert ended(service, job_id)["state"] == "succeeded"
 
 
+def test_a_disk_that_hangs_does_not_hold_the_drain(make_service, tmp_path):
+    """The supervisor syncs Redis' file in a thread; the one that ends the parts does not wait for it."""
+    gate = tmp_path / "gate"
+    service = make_service(env={"LD_PRELOAD": str(HANG), "BLASD_TEST_SYNC_GATE": str(gate)})
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    parts = [service.part(name) for name in PARTS]
+    service.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: not any(command_line(pid) for pid in parts))
+    assert service.process.poll() is None  # what was appended is to be on the disk first
+    gate.touch()
+    assert service.stop() == 0
+
+
 @pytest.mark.full
 def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
     """It counts what it missed itself, not how long it was away."""
