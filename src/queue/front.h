@@ -106,7 +106,7 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 
 #define FRONT_ENTRIES 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_ENTRY_JOBS 128
-#define FRONT_QUICK_US 8192 /* as in functions/state.lua */
+#define FRONT_QUICK_US 8192 /* as in functions/metas.lua */
 #define FRONT_ENTRY_US                                                                             \
     131072 /* predicted, together: half of what a worker claims of quick jobs                      \
             */

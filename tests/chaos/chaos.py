@@ -81,7 +81,7 @@ def keys(redis):
         if cursor == b"0":
             break
     short = {re.match(r"(\{[^}]*\})?:?[^:]*", key).group() for key in found}
-    return sorted(key for key in short if not key.endswith("}:gone"))  # which is two numbers, for good
+    return sorted(short)
 
 
 def unused(path):

@@ -379,7 +379,7 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
         wait_for(lambda: b"state=online" in one.ask("INFO"))
         service, processes = begin(home, f"redis://127.0.0.1:{first},127.0.0.1:{second}", "--limit", "lease_ms=60000")
         assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
-        wait_for(lambda: one.ask("EXISTS", "{blasd}:idle"))
+        wait_for(lambda: one.ask("HGET", "{blasd}:state", "idle"))
         os.kill(processes[1].pid, signal.SIGSTOP)
         job = service.post("matmul", SMALL, wait=0).json()["id"]
         (worker,) = one.ask("HKEYS", "{blasd}:workers")
