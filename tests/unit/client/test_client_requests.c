@@ -470,7 +470,8 @@ static void test_good_answers_that_say_nothing(void **state) {
 /* The bytes lie by the size of their elements: x of a float32 system comes last. */
 static void test_arrays_come_in_the_order_of_the_operation(void **state) {
     static const char header[] =
-        "{\"__metadata__\":{\"job\":\"{\\\"outputs\\\":{\\\"x\\\":{},\\\"gone\\\":{},"
+        "{\"__metadata__\":{\"job\":\"{\\\"id\\\":\\\"1\\\",\\\"state\\\":\\\"succeeded\\\","
+        "\\\"outputs\\\":{\\\"x\\\":{},\\\"gone\\\":{},"
         "\\\"info\\\":{}}}\"},"
         "\"more\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
         "\"info\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[8,16]},"
