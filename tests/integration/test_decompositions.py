@@ -165,7 +165,7 @@ def test_scales(service, exponent):
 
 @pytest.mark.parametrize("op", ["eigh", "svd"])
 def test_a_large_one_is_heard_when_it_is_cancelled(service, op):
-    """Between the short calls that it is made of: the worker lives on."""
+    """Between the calls that it is made of: the worker lives on."""
     worker = service.part("worker")
     a = symmetric(1500, 1500)
     job = service.post(op, {"a": a}, wait=0, form="safetensors").json()
