@@ -48,7 +48,8 @@ static size_t found_most(const struct distance_shape *shape) {
 
 size_t blasd_distance_nearest_bytes(const struct distance_shape *shape) {
     size_t near = (size_t)rows_at_once(shape) * (size_t)count_of(shape) * sizeof(struct near);
-    if (shape->output != OUTPUT_TOPK && shape->output != OUTPUT_ARGMIN) return 0;
+    if (shape->output == OUTPUT_WITHIN) near = 0;
+    if (shape->output == OUTPUT_FULL || shape->output == OUTPUT_CONDENSED) return 0;
     if (blasd_distance_multiplies(shape)) near += AT_ONCE * DISTANCE_PART * sizeof(float);
     return near + found_most(shape) * sizeof(int32_t);
 }
@@ -87,16 +88,10 @@ static inline void offer(struct near *heap, int64_t count, double d, int64_t j) 
 static void keep_nearest(struct scan *scan, struct near *heap, const void *segment, int64_t i,
                          int64_t n, int64_t j0) {
     const struct distance_shape *shape = scan->problem->shape;
-    bool wide = shape->arithmetic == BLASD_float64;
-    double most = heap[0].d;
-    int64_t picked = wide ? blasd_distance_pick_f64(segment, n, most, scan->found)
-                          : blasd_distance_pick_f32(segment, n, (float)most, scan->found);
-    for (int64_t c = 0; c < picked; c++) {
-        int64_t j = j0 + scan->found[c];
-        if (shape->alone && j == i) continue;
-        offer(heap, scan->count,
-              wide ? ((const double *)segment)[j - j0] : (double)((const float *)segment)[j - j0],
-              j);
+    for (int64_t j = j0; j < j0 + n; j++) {
+        double d = blasd_distance_value(shape->arithmetic, segment, j - j0);
+        if (d > heap[0].d || (shape->alone && j == i)) continue;
+        offer(heap, scan->count, d, j);
     }
 }
 

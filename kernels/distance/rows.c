@@ -102,7 +102,8 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
     const struct distance_shape *shape = problem->shape;
     struct distance_args args = problem->args;
     size_t size = blasd_dtype_size(shape->arithmetic);
-    int64_t columns = blasd_distance_columns(shape), done = 0;
+    int64_t columns = blasd_distance_columns(shape), done = 0, picked;
+    int32_t *found = blasd_distance_room_nearest(room);
     void *rows[DISTANCE_ROWS];
     args.scratch = blasd_distance_room_scratch(room);
     args.left = &room->left;
@@ -117,9 +118,14 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
             blasd_distance_segment(problem, &args, i, to, j, n, rows);
             for (int r = 0; r < used; r++) {
                 blasd_distance_unscale(problem, rows[r], n);
-                for (int64_t c = 0; c < n; c++) {
-                    double d = blasd_distance_value(shape->arithmetic, rows[r], c);
-                    if (!(d <= shape->reach) || (shape->alone && j + c == i + r)) continue;
+                picked = shape->arithmetic == BLASD_float64
+                             ? blasd_distance_pick_f64(rows[r], n, shape->reach, found)
+                             : blasd_distance_pick_f32(rows[r], n, (float)shape->reach, found);
+                for (int64_t p = 0; p < picked; p++) {
+                    int64_t c = found[p];
+                    if (isnan(blasd_distance_value(shape->arithmetic, rows[r], c)) ||
+                        (shape->alone && j + c == i + r))
+                        continue;
                     if (fill) {
                         blasd_distance_put(shape, (char *)rows[r] + (size_t)c * size, 1, out->d,
                                            at[r]);

@@ -424,17 +424,14 @@ void NAME(few_)(const struct distance_args *args, const T *a, const T *const *b,
 }
 
 BLASD_CLONES
-static int LOOP(any)(const T *from, T most) {
-    int some = 0;
-    for (int i = 0; i < 64; i++) some |= !(from[i] > most);
-    return some;
-}
-
 int64_t NAME(pick_)(const T *from, int64_t n, T most, int32_t *found) {
     int64_t count = 0;
-    for (int64_t j = 0; j < n; j += 64) {
-        const int64_t end = n - j < 64 ? n : j + 64;
-        if (end == j + 64 && !LOOP(any)(from + j, most)) continue;
+    for (int64_t j = 0; j < n; j += 4 * W) {
+        const int64_t end = n - j < 4 * W ? n : j + 4 * W;
+        BITS some = end < j + 4 * W;
+        if (some == 0)
+            for (int i = 0; i < 4 * W; i++) some |= from[j + i] > most ? (BITS)0 : (BITS)1;
+        if (some == 0) continue;
         for (int64_t i = j; i < end; i++)
             if (!(from[i] > most)) found[count++] = (int32_t)i;
     }
