@@ -70,11 +70,3 @@ void front_events_subscribe(struct blasd_front_queue *queue, const char *command
     lens[1] = blasd_link_key(channel, queue->name, ":events");
     blasd_async_link_send_args(&queue->replies, 2, args, lens, handle_event, queue);
 }
-
-void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted) {
-    if (queue->standing.hearing == wanted) return;
-    queue->standing.hearing = wanted;
-    if (queue->standing.subscribed)
-        front_events_subscribe(queue, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
-    if (wanted) front_tick(queue); /* which says so, as each one does from now on */
-}

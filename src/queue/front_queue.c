@@ -317,6 +317,14 @@ void front_tick(struct blasd_front_queue *queue) {
     front_call_send(call);
 }
 
+void blasd_front_queue_subscribe(struct blasd_front_queue *queue, bool wanted) {
+    if (queue->standing.hearing == wanted) return;
+    queue->standing.hearing = wanted;
+    if (queue->standing.subscribed)
+        front_events_subscribe(queue, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+    if (wanted) front_tick(queue); /* which says so, as each one does from now on */
+}
+
 static void deadline_fire(struct blasd_timer *timer) {
     front_tick(blasd_container_of(timer, struct blasd_front_queue, ticks.deadline_timer));
 }
