@@ -292,6 +292,14 @@ static double count_flops(const struct distance_shape *shape, bool covariance) {
            (covariance ? points * k + k * k * k : 0);
 }
 
+/* Factors of a product, and what a block of it leaves. */
+static double product_bytes(const struct distance_shape *shape) {
+    double m = (double)shape->m, n = (double)shape->n, k = (double)shape->k;
+    return (double)sizeof(float) * (k + 1) * (m + n) +
+           (double)sizeof(double) * (m + n / DISTANCE_PART + k + 2) +
+           64.0 * DISTANCE_BLOCK * fmin((double)shape->neighbours, n / 32);
+}
+
 static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
                          struct blasd_err *err) {
     struct distance_shape shape;
@@ -304,14 +312,13 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     plan->items = (double)shape.problems;
     plan->flops = plan->items * count_flops(&shape, shape.metric == METRIC_mahalanobis &&
                                                         !blasd_job_has(job, IN_VI));
-    /* y in panels, rows made ready, factors of a product, and a segment of rows for each of a few
-     * threads */
+    /* y in panels, rows made ready, and a segment of rows for each of a few threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
-                (((double)shape.k + 2) * (3 * (double)shape.n + 2 * (double)shape.m + 64) +
+                ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +
                  (double)shape.k *
                      (shape.metric == METRIC_mahalanobis ? 3 * (double)shape.k + 128 : 1)) +
-            64.0 * DISTANCE_ROWS * (double)shape.neighbours +
-            64.0 * DISTANCE_BLOCK * fmin((double)shape.neighbours, (double)shape.n / 32) + 8e6;
+            64.0 * DISTANCE_ROWS * (double)shape.neighbours + 8e6;
+    if (blasd_distance_multiplies(&shape)) bytes += product_bytes(&shape);
     if (!(bytes < 0x1p62))
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
     plan->workspace_bytes = (uint64_t)bytes;
