@@ -1,6 +1,6 @@
-/* The decompositions of one matrix on the CPU, by LAPACK: panels of Cholesky and QR by the library's
- * own routines, what follows them in strips that threads share. Between calls the work may end
- * (core/wanted.h); what comes out then is worthless, and whoever called asks.
+/* The decompositions of one matrix on the CPU, by LAPACK: panels of Cholesky and QR by the
+ * library's own routines, what follows them in strips that threads share. Between calls the work
+ * may end (core/wanted.h); what comes out then is worthless, and whoever called asks.
  *
  * Matrices are float64, column-major, dense unless a leading dimension is given. Results depend on
  * shapes alone, never on the number of threads. Functions return LAPACK's info: 0; a positive
