@@ -8,6 +8,12 @@
 #include <math.h>
 #include <stdio.h>
 
+const struct distance_metric_info blasd_distance_metrics[DISTANCE_METRIC_COUNT] = {
+#define X(name, loop, finish, rows, extra) {#name, loop, finish, rows, extra},
+    DISTANCE_METRICS(X)
+#undef X
+};
+
 /* minkowski of order 1, 2 and infinity are metrics of their own. */
 void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args) {
     const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];

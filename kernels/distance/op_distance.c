@@ -15,12 +15,6 @@
 #define PAIRS_PER_ROW 64 /* of within, where max_pairs is not given */
 #define PAIRS_LEAST 4096
 
-const struct distance_metric_info blasd_distance_metrics[DISTANCE_METRIC_COUNT] = {
-#define X(name, loop, finish, rows, extra) {#name, loop, finish, rows, extra},
-    DISTANCE_METRICS(X)
-#undef X
-};
-
 static const char *const metric_names[] = {
 #define X(name, loop, finish, rows, extra) #name,
     DISTANCE_METRICS(X)

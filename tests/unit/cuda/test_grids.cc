@@ -14,9 +14,9 @@ static void all_launches(const struct gram_shape &shape) {
     struct gram_arrays none = {};
     struct gram_way way = {};
     struct blasd_err err = {};
-    assert_int_equal(gram_products(&shape, &none, false, &way, &err), 0);
-    assert_int_equal(gram_slopes(&shape, &none, false, &way, &err), 0);
-    assert_int_equal(gram_weighted(&shape, &none, 0, nullptr, false, &way, &err), 0);
+    assert_int_equal(gram_products(&shape, &none, &way, &err), 0);
+    assert_int_equal(gram_slopes(&shape, &none, &way, &err), 0);
+    assert_int_equal(gram_weighted(&shape, &none, 0, nullptr, &way, &err), 0);
     assert_int_equal(gram_totals(&shape, &none, &way, &err), 0);
     assert_int_equal(gram_correct(&shape, &none, true, &way, &err), 0);
     assert_int_equal(gram_leave(&shape, &none, &way, &err), 0);
