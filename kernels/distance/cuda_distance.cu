@@ -27,11 +27,13 @@ static int make_ready(struct blasd_cuda_job *job, const struct pair_state *state
         code = pair_make_ready(job, state->ready[i], err);
     if (code == 0 && state->reciprocals > 0)
         code = pair_reciprocals(job, (const double *)blasd_cuda_in(job, 0, IN_V),
-                                (double *)state->weights, state->reciprocals, err);
+                                (double *)(void *)state->weights, state->reciprocals, err);
     if (code == 0 && state->variances)
-        code = pair_variances(job, state->args, state->statistics, (double *)state->weights, err);
+        code = pair_variances(job, state->args, state->statistics, (double *)(void *)state->weights,
+                              err);
     if (code == 0 && state->covariances)
-        code = pair_covariances(job, state->args, state->statistics, (double *)state->inverse, err);
+        code = pair_covariances(job, state->args, state->statistics,
+                                (double *)(void *)state->inverse, err);
     return code;
 }
 

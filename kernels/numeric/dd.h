@@ -22,8 +22,8 @@
 #define DD_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-/* DD_JOINED: a b + c, of which the last digits do not matter. */
-#ifdef __CUDA_ARCH__
+/* DD_JOINED: a b + c, of which the last digits do not matter. The shim rounds as a device does. */
+#if defined(__CUDA_ARCH__) || defined(BLASD_KERNELS_CUDA_SHIM_H)
 #define DD_PLUS(a, b) __dadd_rn(a, b)
 #define DD_LESS(a, b) __dsub_rn(a, b)
 #define DD_TIMES(a, b) __dmul_rn(a, b)
