@@ -424,7 +424,7 @@ void NAME(few_)(const struct distance_args *args, const T *a, const T *const *b,
 }
 
 BLASD_CLONES
-int64_t NAME(pick_)(const T *from, int64_t n, T most, int32_t *found) {
+static int64_t LOOP(picked)(const T *from, int64_t n, T most, int32_t *found) {
     int64_t count = 0;
     for (int64_t j = 0; j < n; j += 4 * W) {
         const int64_t end = n - j < 4 * W ? n : j + 4 * W;
@@ -436,4 +436,9 @@ int64_t NAME(pick_)(const T *from, int64_t n, T most, int32_t *found) {
             if (!(from[i] > most)) found[count++] = (int32_t)i;
     }
     return count;
+}
+
+/* Of its own, as clang gives other files no name for what chooses between clones. */
+int64_t NAME(pick_)(const T *from, int64_t n, T most, int32_t *found) {
+    return LOOP(picked)(from, n, most, found);
 }
