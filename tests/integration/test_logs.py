@@ -9,6 +9,7 @@ import time
 import numpy as np
 from event_stream import EventStream
 from service import BLASD, TYPES
+from service import wait_for as service_wait_for
 from test_traces import collector  # noqa: F401  (a fixture)
 
 LINE = re.compile(r"^\S+ blasd (\w+)\[\d+\] info: job (\w+): (.*)$", re.M)
@@ -159,6 +160,7 @@ def test_lines_in_json(make_service):
     service = make_service("--log", "json", "--log-level", "debug", "--access-log", "--audit")
     job = service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)}).json()
     service.request("POST", "/jobs", '{"op":"hunter2\\u0000\\""}', {"Content-Type": TYPES["json"]})
+    service_wait_for(lambda: '"job failed"' in service.log_text())  # the worker says so behind the answer
     service.kill("worker")
     service.wait_ready()
     assert service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()["state"] == "succeeded"
