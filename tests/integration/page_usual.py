@@ -93,6 +93,7 @@ def signs_in(page, wanted):
     page.run("document.querySelector('#jobs button').click()")
     curl = page.until(lambda: page.text("#job-curl"), "a job opens")
     page.click("#job-close")
+    page.until(lambda: not page.run("return location.hash"), "its address no longer names the job")
     page.driver.refresh()
     page.live()  # the tab still has it
     page.click("#sign-out")

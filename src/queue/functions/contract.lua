@@ -50,8 +50,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        leases; `idle`: lines "WORKER CLASS MAX ROOM THREAD SEQ", the demand of each
                        turn that was not met; `kept_s`, `kept_a`: bytes of all
                        records of a kind; `swept`: the last second whose records are not counted any
-                       more; `goes`: the last one of which any are; `gone`: the second until which records of kind s may have gone before their
-                       time; `ended`: when the last record came; `t:WORKER:THREAD`: "SEQ GIVEN DIGITS",
+                       more; `goes`: the last one of which any are; `gap`, `resume`: after the second `gap` none
+                       goes until after `resume`, as the clock had jumped, 0 without; `gone`: the
+                       second until which records of kind s may have gone before their time; `ended`: when the last record came; `t:WORKER:THREAD`: "SEQ GIVEN DIGITS",
                        the last turn of that thread, its turns since the queue was empty, and how
                        the jobs it ended then had ended; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
                        end's calls of submit, the last one in which not all was queued, and when it

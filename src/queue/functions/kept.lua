@@ -15,6 +15,7 @@ function Kept.kind(name) return match(name, '^([sa])%x%x%x%x%x%x%x%x') end
 function Kept.key_bytes(key) return 320 + 2 * #key end
 
 local function second() return floor(now / 1000000) end
+local SECONDS = 1000 -- that one tick goes through
 
 -- Counts bytes of a tenant's records of that kind.
 local function weigh(kind, tenant, by)
@@ -116,8 +117,11 @@ end
 function Kept.add(kind, tenant, all)
     local sum, outs, index = 0, 0, {}
     for _, one in ipairs(all) do sum = sum + one.bytes end
-    local goes = second() + life(kind, tenant, sum) + 1
-    if S.swept == 0 then S.swept = second() - 1 end
+    local this = second()
+    local goes = this + life(kind, tenant, sum) + 1
+    if S.swept == 0 then S.swept = this - 1 end
+    -- the clock has jumped: in the seconds between goes nothing, so ticks need not look at each
+    if S.gap == 0 and S.swept < S.goes and S.goes < this - SECONDS then S.gap, S.resume = S.goes, this - 1 end
     S.goes = max(S.goes, goes)
     for i, one in ipairs(all) do
         one.tenant, one.kind, one.goes = tenant, kind, goes
@@ -186,10 +190,9 @@ function Kept.has_out(id, tenant)
 end
 
 -- Stops counting what has gone, some seconds at a time; how many blobs may be free.
-local SECONDS = 1000
 function Kept.tick()
     local this, free = second(), 0
-    for goes = S.swept + 1, min(this, S.goes, S.swept + SECONDS) do
+    for goes = S.swept + 1, min(this, S.gap > 0 and S.gap or S.goes, S.swept + SECONDS) do
         local key = K.goes_of .. whole(goes)
         local all = call('HGETALL', key)
         for i = 1, #all, 2 do
@@ -205,6 +208,7 @@ function Kept.tick()
         if #all > 0 then call('UNLINK', key) end
         S.swept = goes
     end
+    if S.gap > 0 and S.swept >= S.gap then S.swept, S.gap = S.resume, 0 end
     if S.swept >= S.goes then S.swept = max(S.swept, this) end
     local r = call('HSCAN', K.segments, K.segments_cursor or '0', 'COUNT', 100)
     K.segments_cursor = r[1]

@@ -153,7 +153,7 @@ local State = {}
 do
 
 local NUMBERS = {'jobs', 'bytes', 'results', 'waits1', 'waits2', 'waits3', 'clock', 'offset', 'shared', 'watched',
-                 'alone2', 'alone3', 'kept_s', 'kept_a', 'swept', 'goes', 'gone', 'ended'}
+                 'alone2', 'alone3', 'kept_s', 'kept_a', 'swept', 'goes', 'gap', 'resume', 'gone', 'ended'}
 local names, read, others = {}, nil, 0 -- of this call; how many names are not of every call
 
 -- `more`: names of further fields that the call will count in.

@@ -113,6 +113,40 @@ static void records_go(void **state) {
     bed_close(&bed);
 }
 
+/* By a worker that leaves then. */
+static void end_one(struct bed *bed, const char *name) {
+    struct blasd_worker_queue *worker = worker_new(bed, name, BLASD_DEVICE_CPU);
+    struct blasd_claim claims[1];
+    char id[BLASD_ID_LEN + 1];
+    submit_new(bed, id, "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(blasd_worker_queue_release(worker, NULL), 0);
+    blasd_worker_queue_free(worker);
+}
+
+/* As after days in which Redis was away: ticks do not look at each second of them. */
+static void records_go_after_a_jump(void **state) {
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "jump");
+    bed.limits.record_sync_s = 60;
+    bed_limits(&bed);
+    end_one(&bed, "before");
+    redis_forward(&server, 40 * 24 * HOUR_MS);
+    end_one(&bed, "after");
+    for (int i = 0; i < 3; i++) tick(&bed);
+    redisReply *reply = redisCommand(bed.raw, "KEYS %s:goes:*", bed.tag);
+    assert_int_equal(reply->elements, 1); /* of the second one */
+    drop(reply);
+    pass(&bed, 62000);
+    tick(&bed);
+    reply = redisCommand(bed.raw, "HGET %s:state kept_s", bed.tag);
+    assert_string_equal(reply->str, "0");
+    drop(reply);
+    bed_close(&bed);
+}
+
 /* Time goes on from where it was, and the clock comes up with it. */
 static void time_does_not_go_back(void **state) {
     struct bed bed;
@@ -157,9 +191,10 @@ static void what_else_has_a_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadlines_pass),       cmocka_unit_test(leases_lapse),
-        cmocka_unit_test(stranded_jobs_move),   cmocka_unit_test(records_go),
-        cmocka_unit_test(what_else_has_a_time), cmocka_unit_test(time_does_not_go_back),
+        cmocka_unit_test(deadlines_pass),          cmocka_unit_test(leases_lapse),
+        cmocka_unit_test(stranded_jobs_move),      cmocka_unit_test(records_go),
+        cmocka_unit_test(what_else_has_a_time),    cmocka_unit_test(time_does_not_go_back),
+        cmocka_unit_test(records_go_after_a_jump),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
