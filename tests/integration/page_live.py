@@ -36,6 +36,7 @@ def runs_already(page, wanted):
     """Jobs of which no event tells that they run; one of them is given back, another ends while the list is on its way."""
     page.live()
     page.until(lambda: page.counts()["running"] == len(wanted["running"]), f"their bars are drawn: {page.counts()}")
+    page.until(lambda: ":" in page.text(".device .state"), "the card names what runs")
     said = {"states": [state_of(page, job["id"]) for job in wanted["running"]], "card": page.text(".device .state")}
     control(page, tell=["job", {**wanted["running"][0], "state": "queued", "started_at": None}])
     page.until(lambda: page.counts()["running"] == len(wanted["running"]) - 1, "the bar of what is given back vanishes")

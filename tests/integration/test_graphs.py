@@ -575,6 +575,7 @@ def test_the_python_client_records_what_lies_at_the_service(service):
     a, b = np.random.default_rng(5).standard_normal((2, 30, 30))
     with blasd.Client(service.url) as client:
         kept, job = client.tensors.put(a), client.submit("matmul", a=a, b=b)
+        assert job.wait(60)  # a graph refers to what has ended
         with client.graph() as g:  # nothing is sent
             square = g.matmul(kept, kept, name="square")
             part = g.matmul(kept[:2, 3:5], blasd.full((2, 1), 3.0), name="part")

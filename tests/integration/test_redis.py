@@ -300,9 +300,10 @@ def test_a_user_with_the_least_rights_is_enough(server, more):
     assert server.ask(*words, *more) == b"OK"
     make_worker_user(server)
     env = {"BLASD_REDIS": f"redis://blasd:{SECRET}@127.0.0.1:{port}"}
-    server.worker("--measured", "none", env={"BLASD_REDIS": f"redis://blasd-worker:{WORKER_SECRET}@127.0.0.1:{port}"})
+    limits = "--limit", "ended_jobs=100"  # the deployment's are those of the first that comes
+    server.worker("--measured", "none", *limits, env={"BLASD_REDIS": f"redis://blasd-worker:{WORKER_SECRET}@127.0.0.1:{port}"})
     wait_for(lambda: "start the front end" in server.log_text())  # which may load the functions
-    service = client(server, server.api("--limit", "inline_bytes=1000", "--limit", "ended_jobs=100", env=env))
+    service = client(server, server.api("--limit", "inline_bytes=1000", *limits, env=env))
     service.wait_ready()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     large = {"a": np.ones((300, 300)), "b": np.eye(300)}
