@@ -17,4 +17,5 @@ mapfile -t failed <"$folder/failed"
 
 echo "=== these failed beside others and run once more, alone: ${failed[*]}"
 "${pytest[@]}" "${failed[@]}" || exit 1
-echo "$(tail -n 1 "$folder/first"); all that failed passed at the second try, alone: ${failed[*]}"
+passed=$(sed -n 's/.* \([0-9]*\) passed.*/\1/p' "$folder/first" | tail -n 1)
+echo "$((${passed:-0} + ${#failed[@]})) passed, of which ${#failed[@]} at the second try, alone: ${failed[*]}"
