@@ -139,7 +139,12 @@ static int carry(struct slow_thread *thread, struct slow_job *job, struct blasd_
 
 /* The functions that follow are called with the lock. */
 
+/* Wakes the threads if a job waits or the pool stops: a wake for nothing costs a small job more
+ * than its product. */
 static void wake_threads(struct blasd_slow_pool *pool) {
+    const struct slow_job *job = pool->jobs;
+    while (job != NULL && job->runs) job = job->next;
+    if (job == NULL && !pool->stop) return;
     for (int i = 0; i < pool->thread_count; i++) pthread_cond_signal(&pool->threads[i].wake);
 }
 
