@@ -10,13 +10,16 @@
 - A kernel has __launch_bounds__: without, a compiler may give it more registers than a launch of that many threads can have.
 - The clients have the version in VERSION: they are packed apart, and say it to the service.
 - The choices of a parameter have one entry for each name of their enum, in its order: one out of place computes another thing.
-- docs/architecture.md names functions and files that exist: nobody notices otherwise when one is renamed.
+- docs/architecture.md names functions and files that exist: otherwise a renamed function goes unnoticed.
+- Documents and subjects of commits follow the rules of language in CONTRIBUTING.md (words.py).
 """
 import collections
 import pathlib
 import re
 import subprocess
 import sys
+
+import words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "auth": 2, "trace": 2, "outgoing": 2, "kernels": 2, "queue": 3, "oip": 3, "http": 4,
@@ -157,6 +160,7 @@ def main():
             complain(f"{path}:1: a file begins with a comment that says what it is")
     check_architecture(sources, complain)
     check_operations(sources, complain)
+    words.check(complain)
     version = (ROOT / "VERSION").read_text().strip()
     header = (ROOT / "clients/c/blasd.h").read_text()
     parts = [re.search(rf"BLASD_VERSION_{part} (\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH")]

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_JOBS 128 /* in one call; docs/notes/tried.md says what other numbers gave */
+#define BATCH_JOBS 128 /* in one call; bench/lab/small-jobs.md */
 #define BATCH_BYTES BLASD_MIB
 #define SUBMIT_TRIES 5
 

@@ -45,6 +45,7 @@ NOT_RUN = {
     "sudo apt install": INSTALLS + "; deploy/test-deb.sh does it in bare roots",
     "sudo make install": INSTALLS + "; test_install.py does it into a directory",
     "sudo systemctl": INSTALLS,
+    "sudo cp": OTHERS,
     "sudo systemd-sysusers": INSTALLS + "; test_install.py reads what it would make",
     "make test-image": OTHERS,
     "make test-fresh": OTHERS,
@@ -237,6 +238,18 @@ def test_links_lead_somewhere(document):
         if anchor:
             headings = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
             assert anchor in [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings], target
+
+
+PARTS = ["1 Why", "2 Quick start", "3 Tutorial", "4 Concepts", "5 Guides", "6 Operate", "7 Reference", "8 Background", "9 Contribute"]
+
+
+def test_every_page_has_one_place_in_the_table_of_contents():
+    index = (ROOT / "docs/README.md").read_text()
+    assert re.findall(r"^## (.*)", index, re.M) == PARTS
+    for page in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("clients/*/README.md"), ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
+        if page != ROOT / "docs/README.md":
+            link = os.path.relpath(page, ROOT / "docs")
+            assert index.count(f"]({link})") == 1 + (link == "concepts.md"), f"{link} stands in {index.count(f']({link})')} places"
 
 
 def test_what_is_not_run_is_printed_somewhere():

@@ -55,13 +55,3 @@ def test_a_notebook_is_kept_with_its_outputs(name):
     files = sorted(path.name for path in (FOLDER / "plots").glob(f"{name.removesuffix('.ipynb')}-*.png"))
     assert len(files) == images and all((FOLDER / "plots" / one).stat().st_size < 80_000 for one in files)
     assert "Where the bus was empty" in text and "print_account" in source(code[-1])
-
-
-def test_every_page_stands_in_one_of_the_four_parts():
-    index = (ROOT / "docs/README.md").read_text()
-    assert re.findall(r"^## (.*)", index, re.M) == ["Tutorial", "How-to", "Reference", "Explanation"]
-    body = index[index.index("## Tutorial"):]
-    for page in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("clients/*/README.md"), ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
-        if page != ROOT / "docs/README.md":
-            link = os.path.relpath(page, ROOT / "docs")
-            assert body.count(f"]({link})") == 1, f"{link} stands in {body.count(f']({link})')} places"
