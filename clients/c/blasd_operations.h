@@ -169,6 +169,10 @@ struct blasd_matmul {
      * inputs must be of such a dtype, and alpha and beta whole numbers up to 2^53. Default: false.
      */
     const bool *exact;
+    /* correct: each element is the number of its dtype nearest to the exact result for the inputs
+     * as given, on any machine (docs/rounding.md). For real inputs, but int64 and uint64; not with
+     * exact. One of fast, correct. Default: fast. */
+    const char *rounding;
 };
 static inline struct blasd_request blasd_matmul_request(const struct blasd_matmul *of,
                                                         struct blasd_call *call) {
@@ -182,6 +186,7 @@ static inline struct blasd_request blasd_matmul_request(const struct blasd_matmu
     blasd_call_float(call, "beta", of->beta);
     blasd_call_choice(call, "precision", of->precision);
     blasd_call_bool(call, "exact", of->exact);
+    blasd_call_choice(call, "rounding", of->rounding);
     return blasd_call_end(call, "matmul");
 }
 

@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact/exact.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/small.h"
 
@@ -482,6 +483,7 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
     struct blasd_matmul mm;
     struct work work = {task, next, &mm, task->plan->input_dtype[0], threads, progress};
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
+    if (mm.correct) return blasd_exact_matmul(task, &mm, threads, progress);
     if (!(mm.exact ? blasd_matmul_exact(task, &mm, threads, progress) : run_blas(&work, task)))
         return false;
     if (!mm.exact && task->err.code == BLASD_OK) blasd_matmul_judge_range(task, &mm);

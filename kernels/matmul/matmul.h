@@ -22,8 +22,9 @@ struct blasd_matmul {
     int64_t m, n, k;
     int batch_rank;
     int64_t batch[BLASD_MAX_RANK], batch_count;
-    bool add_c; /* c is there and beta is not 0 */
-    bool exact; /* integers modulo 2^64 */
+    bool add_c;   /* c is there and beta is not 0 */
+    bool exact;   /* integers modulo 2^64 */
+    bool correct; /* each element the nearest to the exact one */
     double alpha, beta;
 };
 

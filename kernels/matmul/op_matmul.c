@@ -2,6 +2,7 @@
  * Read next: README.md, then cpu_matmul.c. */
 #include "base/err.h"
 #include "core/op.h"
+#include "kernels/exact/exact.h"
 #include "kernels/matmul/matmul.h"
 
 #include <float.h>
@@ -20,6 +21,7 @@ static const char *const precisions[] = {[BLASD_MATMUL_NATIVE] = "native",
                                          [BLASD_MATMUL_BF16] = "bf16",
                                          [BLASD_MATMUL_FP64_EMULATED] = "fp64_emulated",
                                          NULL};
+static const char *const roundings[] = BLASD_ROUNDING_NAMES;
 
 #define BLASD_DECLARED "kernels/matmul/matmul.def"
 #include "core/op_tables.h"
@@ -107,6 +109,7 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
     ret->beta = job->params[BLASD_MATMUL_BETA].f;
     ret->add_c = has_c && ret->beta != 0;
     ret->exact = job->params[BLASD_MATMUL_EXACT].b;
+    ret->correct = job->params[BLASD_MATMUL_ROUNDING].choice == BLASD_ROUNDING_CORRECT;
     if (!has_c && job->params[BLASD_MATMUL_BETA].given && ret->beta != 0)
         return blasd_fail(err, BLASD_E_missing_input, "inputs.c",
                           "beta is given, but there is no c for it to multiply");
@@ -174,6 +177,14 @@ static int plan_exact(const struct blasd_job *job, enum blasd_dtype *ret, struct
     return 0;
 }
 
+/* What rounding correct is refused for. */
+static int check_correct(const struct blasd_job *job, struct blasd_err *err) {
+    if (job->params[BLASD_MATMUL_EXACT].b)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.rounding",
+                          "correct cannot be combined with exact, which is modulo 2^64");
+    return blasd_exact_check(job, err);
+}
+
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     struct blasd_matmul mm;
     struct blasd_tensor *out = &plan->outputs[0];
@@ -187,10 +198,12 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     if (blasd_job_has(job, BLASD_MATMUL_C))
         dtype = promote(dtype, job->inputs[BLASD_MATMUL_C].tensor.dtype);
     if (mm.exact && (code = plan_exact(job, &dtype, err)) != 0) return code;
+    if (mm.correct && (code = check_correct(job, err)) != 0) return code;
     out->dtype = dtype;
     code = blasd_tensor_check(out, "inputs", err);
     if (code != 0) return code;
     compute = blasd_dtype_size(dtype) == 2 ? BLASD_float32 : dtype;
+    if (mm.correct) compute = BLASD_float64;
     for (int i = 0; i < 3; i++) {
         const struct blasd_tensor *input = &job->inputs[i].tensor;
         /* the bits of int64 and uint64 are multiplied alike */
@@ -205,7 +218,12 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     plan->items = (double)mm.batch_count;
     plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));
     if (blasd_dtype_parts(dtype) == 2 || mm.exact) plan->flops *= 4; /* as integers take */
-    if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
+    if (mm.correct) {
+        plan->flops *= dtype == BLASD_float64 ? 12 : 3;
+        plan->host_only = BLASD_ROUNDING_HOST_ONLY;
+    } else if (compute != dtype) {
+        plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
+    }
     plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
     plan->device_least_bytes = plan->device_bytes;
     plan->batchable = plan->flops < ALONE_FLOPS;

@@ -182,7 +182,7 @@ class Operations:
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
                alpha: float | None = None, beta: float | None = None, precision: str | None = None,
-               exact: bool | None = None, **options: Unpack[Options]) -> Array:
+               exact: bool | None = None, rounding: str | None = None, **options: Unpack[Options]) -> Array:
         """Matrix product: alpha * a @ b + beta * c. Returns an array.
 
         The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines it: leading dimensions
@@ -206,12 +206,15 @@ class Operations:
             bf16, fp64_emulated. Default: native.
         exact: Integers and bool are multiplied and added as integers, modulo 2^64, and not as float64. All inputs must
             be of such a dtype, and alpha and beta whole numbers up to 2^53. Default: false.
+        rounding: correct: each element is the number of its dtype nearest to the exact result for the inputs as given,
+            on any machine (docs/rounding.md). For real inputs, but int64 and uint64; not with exact. One of fast,
+            correct. Default: fast.
 
         options: as run takes them.
         """
         value: Array = self._named("matmul", given(a=a, b=b, c=c), given(transpose_a=transpose_a,
-                                   transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision, exact=exact),
-                                   **options)
+                                   transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision, exact=exact,
+                                   rounding=rounding), **options)
         return value
 
     def qr(self, a: Any, mode: str | None = None, **options: Unpack[Options]) -> QRResult | Array:
@@ -378,11 +381,12 @@ class AsyncOperations:
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
                      transpose_b: bool | None = None, alpha: float | None = None, beta: float | None = None,
-                     precision: str | None = None, exact: bool | None = None, **options: Unpack[Options]) -> Array:
+                     precision: str | None = None, exact: bool | None = None, rounding: str | None = None,
+                     **options: Unpack[Options]) -> Array:
         """See Client.matmul."""
         value: Array = await self._named("matmul", given(a=a, b=b, c=c), given(transpose_a=transpose_a,
                                          transpose_b=transpose_b, alpha=alpha, beta=beta, precision=precision,
-                                         exact=exact), **options)
+                                         exact=exact, rounding=rounding), **options)
         return value
 
     async def qr(self, a: Any, mode: str | None = None, **options: Unpack[Options]) -> QRResult | Array:

@@ -1,0 +1,104 @@
+"""Cases for rounding correct, which numbers of a fixed generator make, and their exact answers by whole numbers."""
+import hashlib
+import random
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+FORMATS = {"float64": (53, -1074, 1024), "float32": (24, -149, 128), "float16": (11, -24, 16)}
+
+
+def nearest(value, dtype="float64", root=False, low=False):
+    """The number of `dtype` nearest to a fraction, or to its square root; ties to even. `low`: a zero is -0."""
+    digits, least, most = FORMATS[dtype]
+    if value == 0:
+        return -0.0 if low else 0.0
+    size = abs(value)
+    power = size.numerator.bit_length() - size.denominator.bit_length()  # size is in (2^(power-1), 2^(power+1))
+    last = max((power // 2 if root else power) - digits - 3, least - 3)  # three digits more than are kept, at least
+    scaled = size / Fraction(2) ** (2 * last if root else last)
+    whole = isqrt(scaled.numerator // scaled.denominator) if root else scaled.numerator // scaled.denominator
+    more = Fraction(whole) ** (2 if root else 1) != scaled
+    drop = max(whole.bit_length() - digits, least - last)
+    kept, rest = whole >> drop, whole & ((1 << drop) - 1)
+    half = 1 << (drop - 1)
+    kept += rest > half or (rest == half and (more or kept & 1))
+    if kept.bit_length() + drop + last > most:
+        return float("inf") if value > 0 else float("-inf")
+    result = float(Fraction(kept) * Fraction(2) ** (drop + last))
+    return result if value > 0 else -result
+
+
+class Numbers:
+    """Numbers of a fixed sequence: the same with each release of Python and NumPy."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def array(self, shape, low=0, high=0, dtype="float64", digits=53):
+        """Of 2^low to 2^high in size, with so many digits at the most."""
+        count = int(np.prod(shape, dtype=int))
+        values = [self.one(low, high, digits) for _ in range(count)]
+        with np.errstate(over="ignore"):
+            return np.array(values, "float64").reshape(shape).astype(dtype)
+
+    def one(self, low, high, digits=53):
+        mantissa = self.random.getrandbits(digits) | 1
+        exponent = self.random.randint(low, high)
+        sign = self.random.choice((1, -1))
+        return sign * float(Fraction(mantissa) * Fraction(2) ** (exponent - digits))
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+
+def digest(arrays):
+    """One SHA-256 of dtype, shape and bytes of arrays."""
+    whole = hashlib.sha256()
+    for array in arrays:
+        whole.update(f"{array.dtype}{array.shape}".encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return whole.hexdigest()
+
+
+def products():
+    """a, b, params, c."""
+    numbers = Numbers(46)
+    for number in range(120):
+        m, k, n = (numbers.pick(1, 2, 3, 5, 9, 17) for _ in range(3))
+        kind = numbers.pick("plain", "wide", "tiny", "huge", "cancel", "tie", "single", "half", "subnormal", "far")
+        low, high = {"plain": (0, 0), "wide": (-60, 60), "tiny": (-545, -520), "huge": (505, 512), "cancel": (0, 0),
+                     "tie": (0, 3), "single": (-3, 3), "half": (-3, 3), "subnormal": (-1074, -1000),
+                     "far": (-900, 0)}[kind]
+        dtype = {"single": "float32", "half": "float16"}.get(kind, "float64")
+        digits = {"tie": 27, "half": 11, "single": 24}.get(kind, 53)
+        stack = numbers.pick((), (), (2,))
+        a, b = (numbers.array(s, low, high, dtype, digits) for s in (stack + (m, k), (k, n)))
+        if kind == "subnormal":
+            b = numbers.array((k, n), -60, 1000)
+        if kind == "cancel" and k > 1:  # sums whose large terms leave nothing but what is below them
+            a[..., 1] = -a[..., 0]
+            b[1] = b[0] * (1 + 2.0**-52 * numbers.pick(0, 1))
+        params, c = {}, None
+        if number % 4 == 0:
+            c, params = numbers.array((m, n), low, high, dtype, digits), {"alpha": -2.5, "beta": 3.0}
+        yield a, b, params, c
+
+
+def product_of(a, b, params, c, dtype):
+    """Each element's nearest number, for finite inputs."""
+    alpha, beta = Fraction(params.get("alpha", 1)), Fraction(params.get("beta", 1))
+    if a.ndim == 3:
+        return np.stack([product_of(each, b, params, c, dtype) for each in a])
+    rows, columns = ([[Fraction(float(v)) for v in line] for line in matrix] for matrix in (a, b.T))
+    out = [[nearest(alpha * sum((p * q for p, q in zip(row, column)), Fraction(0))
+                    + (beta * Fraction(float(c[i, j])) if c is not None else 0), dtype)
+            for j, column in enumerate(columns)] for i, row in enumerate(rows)]
+    with np.errstate(over="ignore"):
+        return np.array(out).astype(dtype)
+
+
+def same(got, wish):
+    """Whether all elements have the same bits."""
+    return got.dtype == wish.dtype and got.shape == wish.shape and got.tobytes() == wish.tobytes()

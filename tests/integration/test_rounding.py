@@ -1,0 +1,68 @@
+"""With rounding correct each element is the number of its dtype nearest to the exact result: whole numbers judge."""
+import blasd
+import numpy as np
+import pytest
+import rounding_cases as cases
+
+CORRECT = {"rounding": "correct"}
+
+
+@pytest.fixture
+def client(service):
+    return blasd.Client(service.url)
+
+
+def test_products_are_the_nearest_numbers(client):
+    wrong = elements = 0
+    for a, b, params, c in cases.products():
+        inputs = {"a": a, "b": b} | ({} if c is None else {"c": c})
+        got = client.run("matmul", params | CORRECT, **inputs)["c"]
+        wish = cases.product_of(a, b, params, c, str(a.dtype))
+        wrong += not cases.same(got, wish)
+        elements += wish.size
+    assert wrong == 0 and elements > 3000
+
+
+INF, NAN = float("inf"), float("nan")
+SPECIAL = [  # a row, a column, alpha, c (None: none), the element
+    ([1.0, INF], [1.0, 2.0], 1, None, INF), ([1.0, INF], [1.0, -2.0], 1, None, -INF),
+    ([INF, INF], [1.0, -1.0], 1, None, NAN), ([0.0, 1.0], [INF, 1.0], 1, None, NAN),
+    ([NAN, 1.0], [0.0, 1.0], 1, None, NAN), ([1e300, 1e300], [1e300, -1e300], 1, None, 0.0),
+    ([1e300], [1e300], 1, None, INF), ([2.0**999], [2.0**999], 2.0**-999, None, 2.0**999),
+    ([-0.0, -0.0], [1.0, 1.0], 1, None, -0.0), ([-0.0, 0.0], [1.0, 1.0], 1, None, 0.0),
+    ([0.0, 0.0], [1.0, 1.0], -1, None, -0.0), ([1.0, 1.0], [1.0, -1.0], -1, None, 0.0), ([], [], 1, None, 0.0),
+    ([], [], 1, -0.0, -0.0), ([INF], [1.0], 0, None, NAN), ([INF], [1.0], 1, -INF, NAN), ([1.0], [1.0], 1, INF, INF),
+    ([1e-300], [-1e-300], 1, None, -0.0), ([1e308], [2.0], 1, -1e308, 1e308), ([5e-324], [0.5], 1, None, 0.0),
+    ([5e-324], [0.5000000000000001], 1, None, 5e-324)]
+
+
+@pytest.mark.parametrize("row, column, alpha, c, wish", SPECIAL)
+def test_what_is_not_finite_and_zeros(client, row, column, alpha, c, wish):
+    inputs = {"a": np.array(row, float)[None], "b": np.array(column, float)[:, None]}
+    inputs |= {} if c is None else {"c": np.array(c)}
+    got = client.run("matmul", {"alpha": alpha} | CORRECT, **inputs)["c"]
+    assert got.shape == (1, 1)
+    assert str(float(got[0, 0])) == str(wish)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_large_products(client, dtype, swap):
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(s).astype(dtype) * np.exp2(random.integers(-30, 30, s)).astype(dtype)
+            for s in ((150, 1100), (1100, 280)))
+    params = CORRECT | ({"transpose_a": True} if swap else {})
+    sent = {"a": np.ascontiguousarray(a.T), "b": np.asfortranarray(b)} if swap else {"a": a, "b": b}
+    got = client.run("matmul", params, **sent)["c"]
+    for i, j in random.integers(0, 150, (60, 2)):
+        wish = cases.product_of(a[i:i + 1], b[:, j:j + 1], {}, None, dtype)
+        assert cases.same(got[i:i + 1, j:j + 1], wish)
+
+
+@pytest.mark.parametrize("params, inputs, word", [
+    ({"exact": True}, {"a": np.ones((2, 2), int), "b": np.ones((2, 2), int)}, "modulo"),
+    ({}, {"a": np.ones((2, 2), "complex128"), "b": np.ones((2, 2))}, "complex128"),
+    ({}, {"a": np.ones((2, 2)), "b": np.ones((2, 2), "int64")}, "int64")])
+def test_what_is_refused(client, params, inputs, word):
+    with pytest.raises(blasd.InvalidInput, match=word):
+        client.run("matmul", params | CORRECT, **inputs)
