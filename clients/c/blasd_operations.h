@@ -78,6 +78,10 @@ struct blasd_distance {
      * fails and says how many there are. 0: 64 a row and at least 4096, or all where that is less.
      * Default: 0. */
     const int64_t *max_pairs;
+    /* correct: each of d is the number of its dtype nearest to the exact distance, on any machine
+     * (docs/rounding.md). For euclidean, sqeuclidean, cityblock and chebyshev without weights, and
+     * the outputs full and condensed. One of fast, correct. Default: fast. */
+    const char *rounding;
 };
 static inline struct blasd_request blasd_distance_request(const struct blasd_distance *of,
                                                           struct blasd_call *call) {
@@ -94,6 +98,7 @@ static inline struct blasd_request blasd_distance_request(const struct blasd_dis
     blasd_call_int(call, "k", of->k);
     blasd_call_float(call, "radius", of->radius);
     blasd_call_int(call, "max_pairs", of->max_pairs);
+    blasd_call_choice(call, "rounding", of->rounding);
     return blasd_call_end(call, "distance");
 }
 

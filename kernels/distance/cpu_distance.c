@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact/exact.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -246,6 +247,10 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     bool whole, done = true;
     int code = blasd_distance_read(tasks[0].job, &shape, err);
     if (code != 0) return code;
+    for (int i = 0; shape.correct && i < count; i++)
+        if (!blasd_exact_distance(&tasks[i], &shape, device->threads, watch))
+            return blasd_cpu_stopped(err);
+    if (shape.correct) return 0;
     run = calloc(1, sizeof *run);
     if (run == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
     blasd_cpu_blas_alone();

@@ -79,6 +79,7 @@ struct distance_shape {
     enum distance_output output;
     bool alone;                  /* no y: x against itself */
     bool weighted;               /* w was given */
+    bool correct;                /* each entry is the nearest to the exact one */
     enum blasd_dtype arithmetic; /* BLASD_float64 or BLASD_float32 */
     enum blasd_dtype storage;    /* of d */
     int64_t m, n, k;             /* points in x, in y (or x), coordinates */

@@ -2,6 +2,7 @@
  *
  * Touches no data. Read next: prepare.c. */
 #include "kernels/distance/distance.h"
+#include "kernels/exact/exact.h"
 
 #include "base/err.h"
 
@@ -23,6 +24,8 @@ static const char *const metric_names[] = {
 static const char *const output_names[] = {
     [OUTPUT_FULL] = "full", [OUTPUT_CONDENSED] = "condensed", [OUTPUT_ARGMIN] = "argmin",
     [OUTPUT_TOPK] = "topk", [OUTPUT_WITHIN] = "within",       NULL};
+
+static const char *const roundings[] = BLASD_ROUNDING_NAMES;
 
 #define BLASD_DECLARED "kernels/distance/distance.def"
 #include "core/op_tables.h"
@@ -192,7 +195,8 @@ int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shap
     shape->base = job->params[PARAM_BASE].f;
     shape->radius = job->params[PARAM_RADIUS].f;
     shape->storage = promote(x->dtype, y->dtype);
-    shape->arithmetic = arithmetic_of(job, shape);
+    shape->correct = job->params[PARAM_ROUNDING].choice == BLASD_ROUNDING_CORRECT;
+    shape->arithmetic = shape->correct ? BLASD_float64 : arithmetic_of(job, shape);
     shape->reach = reach_of(shape->storage, shape->radius);
     shape->unit = unit_of(job);
     if (y->shape[y->rank - 1] != shape->k)
@@ -262,6 +266,7 @@ static int plan_outputs(struct blasd_plan *plan, const struct distance_shape *sh
 /* pow and log count for many, as they take. */
 double blasd_distance_entry_work(const struct distance_shape *shape) {
     double each = 3.0 * (double)shape->k + 4;
+    if (shape->correct) return 6 * each;
     switch (blasd_distance_metrics[shape->metric].loop) {
     case LOOP_MAHALANOBIS: return each * (double)(shape->k > 0 ? shape->k : 1);
     case LOOP_POWER: return each * 80;
@@ -300,8 +305,10 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     double bytes;
     int code = blasd_distance_read(job, &shape, err);
     if (code != 0) return code;
-    code = plan_outputs(plan, &shape, err);
+    if (shape.correct) code = blasd_exact_distance_check(job, &shape, err);
+    if (code == 0) code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
+    if (shape.correct) plan->host_only = BLASD_ROUNDING_HOST_ONLY;
     for (int i = IN_X; i <= IN_VI; i++) plan->input_dtype[i] = shape.arithmetic;
     plan->items = (double)shape.problems;
     plan->flops = plan->items * count_flops(&shape, shape.metric == METRIC_mahalanobis &&

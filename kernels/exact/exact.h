@@ -2,7 +2,8 @@
  *
  * Each element is the number of its dtype nearest to the exact result for the inputs as given, so
  * bits do not depend on the machine, the threads or the batch. Read next: sum.h (exact sums),
- * rounded_product.c (matmul), ../../docs/rounding.md (the contract). */
+ * rounded_product.c (matmul),
+ * rounded_pairs.c (distance), ../../docs/rounding.md (the contract). */
 #ifndef BLASD_KERNELS_EXACT_H
 #define BLASD_KERNELS_EXACT_H
 
@@ -23,5 +24,12 @@ struct blasd_cpu_progress;
 /* A product, whose inputs are float64. False: stopped. */
 bool blasd_exact_matmul(struct blasd_task *task, const struct blasd_matmul *mm, int threads,
                         struct blasd_cpu_progress *progress);
+
+struct distance_shape;
+/* What distance refuses; the distances of a task, whose points are float64. False: stopped. */
+int blasd_exact_distance_check(const struct blasd_job *job, const struct distance_shape *shape,
+                               struct blasd_err *err);
+bool blasd_exact_distance(struct blasd_task *task, const struct distance_shape *shape, int threads,
+                          struct blasd_watch *watch);
 
 #endif

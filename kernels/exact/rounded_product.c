@@ -183,22 +183,18 @@ static bool blend(const struct tile *tile, int64_t at, int exponent, struct dd *
  * or it is near the ends of the range. */
 static bool decide(struct dd value, double error, int exponent, enum blasd_dtype dtype,
                    double *ret) {
-    double low, high;
-    int size;
+    double low, high, size, unit;
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
     if (dtype != BLASD_float64) error += fabs(value.hi) * 0x1p-51;
     error += (error + fabs(value.lo)) * 0x1p-51;
     low = value.hi + (value.lo - error);
     high = value.hi + (value.lo + error);
-    frexp(low, &size);
-    if (!(low > 0 || high < 0) || abs(size) > 700 || abs(size + exponent) > 1000) return false;
-    low = ldexp(low, exponent);
-    high = ldexp(high, exponent);
-    if (dtype != BLASD_float64) {
-        int e_low, e_high;
-        uint64_t m_low = blasd_exact_split(low, &e_low), m_high = blasd_exact_split(high, &e_high);
-        low = blasd_exact_nearest(&m_low, 1, e_low, low < 0, false, dtype);
-        high = blasd_exact_nearest(&m_high, 1, e_high, high < 0, false, dtype);
-    }
+    size = fabs(low);
+    if (!(low > 0 || high < 0) || !(size > 0x1p-100 && size < 0x1p100) || abs(exponent) > 900)
+        return false;
+    memcpy(&unit, &bits, sizeof unit);
+    low = blasd_exact_narrow(low * unit, dtype);
+    high = blasd_exact_narrow(high * unit, dtype);
     *ret = low;
     return low == high;
 }
@@ -213,12 +209,13 @@ static double error_of(const struct job *job) {
 static void finish(struct tile *tile) {
     const struct job *job = tile->job;
     const struct blasd_tensor *out = &job->task->outputs[0];
+    const double slack = error_of(job);
     int64_t done = 0;
     for (int64_t i = 0; i < tile->rows; i++)
         for (int64_t j = 0; j < tile->columns; j++) {
             int64_t at = tile->first + i * job->mm->n + j, place = i * tile->columns + j;
             struct dd value = dd_two_sum(tile->high[place], tile->low[place]);
-            double error = error_of(job), number;
+            double error = slack, number;
             int exponent = tile->row[i] + tile->column[j];
             if (exponent < EXACT_LEFT / 2 && blend(tile, at, exponent, &value, &error) &&
                 decide(value, error, exponent, job->dtype, &number)) {

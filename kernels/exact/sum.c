@@ -169,6 +169,13 @@ double blasd_exact_root(struct blasd_exact_sum *sum, enum blasd_dtype dtype) {
                                dtype);
 }
 
+double blasd_exact_narrow_half(double value, enum blasd_dtype dtype) {
+    int exponent;
+    uint64_t mantissa = blasd_exact_split(value, &exponent);
+    if (!isfinite(value)) return value;
+    return blasd_exact_nearest(&mantissa, 1, exponent, signbit(value), false, dtype);
+}
+
 void blasd_exact_store(double value, enum blasd_dtype dtype, void *data, int64_t at) {
     if (dtype == BLASD_float64) {
         ((double *)data)[at] = value;

@@ -62,6 +62,13 @@ void blasd_exact_store(double value, enum blasd_dtype dtype, void *data, int64_t
 /* Bits of a whole number. */
 int64_t blasd_exact_bits(const uint64_t *limb, int length);
 
+/* A double as the nearest number of `dtype`; NaN stays one. */
+double blasd_exact_narrow_half(double value, enum blasd_dtype dtype);
+static inline double blasd_exact_narrow(double value, enum blasd_dtype dtype) {
+    if (dtype == BLASD_float64) return value;
+    return dtype == BLASD_float32 ? (float)value : blasd_exact_narrow_half(value, dtype);
+}
+
 /* A finite double as mantissa * 2^exponent. */
 static inline uint64_t blasd_exact_split(double value, int *exponent) {
     uint64_t bits;

@@ -99,6 +99,38 @@ def product_of(a, b, params, c, dtype):
         return np.array(out).astype(dtype)
 
 
+METRICS = "euclidean", "sqeuclidean", "cityblock", "chebyshev"
+
+
+def points():
+    """x, y (None: x alone), the metric."""
+    numbers = Numbers(47)
+    for number in range(160):
+        m, n, k = numbers.pick(1, 2, 5, 9), numbers.pick(1, 3, 7), numbers.pick(1, 2, 3, 8, 20)
+        kind = numbers.pick("plain", "wide", "tiny", "huge", "near", "grid", "single", "half", "subnormal")
+        low, high = {"wide": (-300, 300), "tiny": (-545, -520), "huge": (505, 512), "grid": (0, 4),
+                     "subnormal": (-1074, -1050)}.get(kind, (0, 1))
+        dtype = {"single": "float32", "half": "float16"}.get(kind, "float64")
+        digits = {"grid": 4, "half": 11, "single": 24}.get(kind, 53)
+        x, y = numbers.array((m, k), low, high, dtype, digits), numbers.array((n, k), low, high, dtype, digits)
+        if kind == "near":
+            y = x[np.arange(n) % m] * (1 + 2.0**-50 * numbers.array((n, k), 0, 3, digits=5))
+        yield x, None if number % 5 == 0 else y, METRICS[number % 4]
+
+
+def distances_of(x, y, metric):
+    dtype = str(x.dtype)
+    rows, columns = ([[Fraction(float(v)) for v in line] for line in matrix] for matrix in (x, x if y is None else y))
+
+    def one(row, column):
+        far = [abs(p - q) for p, q in zip(row, column)]
+        if metric == "chebyshev":
+            return nearest(max(far), dtype)
+        return nearest(sum(far) if metric == "cityblock" else sum(f * f for f in far), dtype, metric == "euclidean")
+    with np.errstate(over="ignore"):
+        return np.array([[one(row, column) for column in columns] for row in rows]).astype(dtype)
+
+
 def same(got, wish):
     """Whether all elements have the same bits."""
     return got.dtype == wish.dtype and got.shape == wish.shape and got.tobytes() == wish.tobytes()

@@ -59,10 +59,44 @@ def test_large_products(client, dtype, swap):
         assert cases.same(got[i:i + 1, j:j + 1], wish)
 
 
+def test_distances_are_the_nearest_numbers(client):
+    elements = 0
+    for x, y, metric in cases.points():
+        inputs, wish = {"x": x} | ({} if y is None else {"y": y}), cases.distances_of(x, y, metric)
+        got = client.run("distance", {"metric": metric} | CORRECT, **inputs)["d"]
+        assert cases.same(got, wish), (metric, x, y)
+        elements += wish.size
+        if y is None and len(x) > 1:
+            got = client.run("distance", {"metric": metric, "output": "condensed"} | CORRECT, x=x)["d"]
+            assert cases.same(got, wish[np.triu_indices(len(x), 1)])
+    assert elements > 2000
+
+
+@pytest.mark.parametrize("metric", cases.METRICS)
+def test_many_points(client, metric):
+    random = np.random.default_rng(6)
+    x, y = random.standard_normal((2, 130, 3)), random.standard_normal((2, 300, 3))
+    y[0, 7] = x[0, 5]
+    got = client.run("distance", {"metric": metric} | CORRECT, x=x, y=y)["d"]
+    for s, i, j in [(0, 5, 7)] + [tuple(random.integers(0, most) for most in (2, 130, 300)) for _ in range(300)]:
+        assert cases.same(got[s, i:i + 1, j:j + 1], cases.distances_of(x[s, i:i + 1], y[s, j:j + 1], metric))
+
+
+@pytest.mark.parametrize("metric", cases.METRICS)
+@pytest.mark.parametrize("far, wish", [([INF, 1], INF), ([-INF, 0], INF), ([NAN, 1], NAN), ([NAN, INF], NAN),
+                                       ([0, 0], 0.0)])
+def test_points_that_are_not_finite(client, metric, far, wish):
+    x, y = np.array([far], float), np.array([[0.0, -0.0]])
+    got = client.run("distance", {"metric": metric} | CORRECT, x=x, y=y)["d"]
+    assert str(got[0, 0]) == str(wish)
+
+
 @pytest.mark.parametrize("params, inputs, word", [
+    ({"metric": "minkowski"}, {"x": np.ones((2, 2))}, "sqeuclidean"),
+    ({"output": "argmin"}, {"x": np.ones((2, 2))}, "condensed"),
     ({"exact": True}, {"a": np.ones((2, 2), int), "b": np.ones((2, 2), int)}, "modulo"),
     ({}, {"a": np.ones((2, 2), "complex128"), "b": np.ones((2, 2))}, "complex128"),
     ({}, {"a": np.ones((2, 2)), "b": np.ones((2, 2), "int64")}, "int64")])
 def test_what_is_refused(client, params, inputs, word):
     with pytest.raises(blasd.InvalidInput, match=word):
-        client.run("matmul", params | CORRECT, **inputs)
+        client.run("matmul" if "a" in inputs else "distance", params | CORRECT, **inputs)

@@ -72,7 +72,7 @@ class Operations:
     def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                  metric: str | None = None, output: str | None = None, p: float | None = None,
                  base: float | None = None, k: int | None = None, radius: float | None = None,
-                 max_pairs: int | None = None, **options: Unpack[Options]) -> Any:
+                 max_pairs: int | None = None, rounding: str | None = None, **options: Unpack[Options]) -> Any:
         """Distances between points, d[i,j] = metric(x[i], y[j]). Returns an array, or the Result where the output asked
         for has an index beside the distances.
 
@@ -114,11 +114,14 @@ class Operations:
             largest float32, or infinity. Default: 0.
         max_pairs: Room for the pairs that within lists, for each problem of the batch; a job with more pairs fails and
             says how many there are. 0: 64 a row and at least 4096, or all where that is less. Default: 0.
+        rounding: correct: each of d is the number of its dtype nearest to the exact distance, on any machine
+            (docs/rounding.md). For euclidean, sqeuclidean, cityblock and chebyshev without weights, and the outputs
+            full and condensed. One of fast, correct. Default: fast.
 
         options: as run takes them.
         """
         return self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
-                           base=base, k=k, radius=radius, max_pairs=max_pairs), **options)
+                           base=base, k=k, radius=radius, max_pairs=max_pairs, rounding=rounding), **options)
 
     def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
              **options: Unpack[Options]) -> EighResult:
@@ -356,10 +359,10 @@ class AsyncOperations:
     async def distance(self, x: Any, y: Any = None, w: Any = None, V: Any = None, VI: Any = None, *,
                        metric: str | None = None, output: str | None = None, p: float | None = None,
                        base: float | None = None, k: int | None = None, radius: float | None = None,
-                       max_pairs: int | None = None, **options: Unpack[Options]) -> Any:
+                       max_pairs: int | None = None, rounding: str | None = None, **options: Unpack[Options]) -> Any:
         """See Client.distance."""
         return await self._named("distance", given(x=x, y=y, w=w, V=V, VI=VI), given(metric=metric, output=output, p=p,
-                                 base=base, k=k, radius=radius, max_pairs=max_pairs), **options)
+                                 base=base, k=k, radius=radius, max_pairs=max_pairs, rounding=rounding), **options)
 
     async def eigh(self, a: Any, UPLO: str | None = None, *, uplo: str | None = None, vectors: bool | None = None,
                    **options: Unpack[Options]) -> EighResult:
