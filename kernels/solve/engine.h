@@ -11,11 +11,9 @@
 /* One block of right-hand sides while it is worked on. */
 struct blasd_block {
     const struct blasd_system *system;
-    int64_t first;                           /* its first column in the job's b */
-    lapack_int k;                            /* columns */
-    long double below[BLASD_ENGINE_COLUMNS]; /* what errors are relative to, in those units */
-    long double all_r[BLASD_ENGINE_COLUMNS], all_below[BLASD_ENGINE_COLUMNS]; /* of all bands */
-    int exponent[BLASD_ENGINE_COLUMNS], top[BLASD_ENGINE_COLUMNS];            /* see load_block */
+    int64_t first;                            /* its first column in the job's b */
+    lapack_int k;                             /* columns */
+    int exponent[BLASD_ENGINE_COLUMNS];       /* see load_block */
     long double norm_b[BLASD_ENGINE_COLUMNS]; /* of R^-1 b', in the units of b' */
     /* backward errors now and before refinement; sizes of the last correction against x, which is
      * 1 for x itself */
@@ -64,6 +62,11 @@ struct blasd_engine {
 
 bool blasd_engine_run_f64(struct blasd_engine *engine, struct blasd_system *system);
 bool blasd_engine_run_f32(struct blasd_engine *engine, struct blasd_system *system);
+
+double blasd_engine_change_f64(struct blasd_engine *engine, const struct blasd_system *system,
+                               const double *sizes);
+double blasd_engine_change_f32(struct blasd_engine *engine, const struct blasd_system *system,
+                               const double *sizes);
 
 /* Asks the watch; `share` of this system's work is done. */
 bool blasd_engine_step(struct blasd_engine *engine, double share);

@@ -11,6 +11,8 @@
 
 #include "kernels/solve/factor_body.h"
 
+static bool prepare(struct blasd_engine *e, const REAL *a);
+
 #include "kernels/solve/condition_body.h"
 
 #include "kernels/solve/refine_body.h"
@@ -58,16 +60,6 @@ static bool refactor(struct blasd_engine *e, const REAL *a) {
     return e->factored == a || prepare(e, a);
 }
 
-/* Adds the errors of a band to those of the column as a whole, of which it may be a tiny part. */
-static void add_band(struct blasd_block *block, lapack_int c) {
-    long double below = ldexpl(block->below[c], block->exponent[c]);
-    if (below > block->all_below[c]) block->all_below[c] = below;
-    if (!isfinite(block->error[c]))
-        block->all_r[c] = INFINITY;
-    else
-        block->all_r[c] += (long double)block->error[c] * below;
-}
-
 static bool is_open(const struct blasd_engine *e) {
     return blasd_solve_is_open((double)e->n, (double)UNIT, e->rcond, e->contraction);
 }
@@ -75,32 +67,26 @@ static bool is_open(const struct blasd_engine *e) {
 /* The block's columns, to their end; sums up what came of them. */
 static bool run_block(struct blasd_engine *e, struct blasd_system *system,
                       struct blasd_block *block) {
-    bool more = true, open;
-    for (int band = 0; more; band++) {
-        if (!refactor(e, system->a)) return false;
-        more = load_block(e, block, band);
-        solve_block(e, block);
-        if (!blasd_wanted()) return false;
-        open = is_open(e);
-        if (!good_enough(e, block)) {
-            solve_block_qr(e, block, block + 1);
-            if (e->factored != NULL) open = is_open(e);
-        }
-        e->open = e->open || open;
-        store_block(e, block, band);
-        for (lapack_int c = 0; c < block->k; c++) {
-            add_band(block, c);
-            if (block->steps[c] > system->steps) system->steps = block->steps[c];
-            system->settled =
-                system->settled && (block->converged[c] || block->last[c] <= 4 * (double)UNIT);
-        }
-        if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
-        system->rcond = e->rcond;
+    bool open;
+    if (!refactor(e, system->a)) return false;
+    load_block(e, block);
+    solve_block(e, block);
+    if (!blasd_wanted()) return false;
+    open = is_open(e);
+    if (!good_enough(e, block)) {
+        solve_block_qr(e, block, block + 1);
+        if (e->factored != NULL) open = is_open(e);
     }
+    e->open = e->open || open;
+    store_block(e, block);
     for (lapack_int c = 0; c < block->k; c++) {
-        double error = block->all_r[c] > 0 ? (double)(block->all_r[c] / block->all_below[c]) : 0;
-        if (!(error <= system->error)) system->error = error;
+        if (!(block->error[c] <= system->error)) system->error = block->error[c];
+        if (block->steps[c] > system->steps) system->steps = block->steps[c];
+        system->settled =
+            system->settled && (block->converged[c] || block->last[c] <= 4 * (double)UNIT);
     }
+    if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
+    system->rcond = e->rcond;
     return blasd_wanted();
 }
 

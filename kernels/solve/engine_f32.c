@@ -18,7 +18,6 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
-#define BAND 40              /* exponents of a right-hand side that are solved at once */
 #define RESIDUAL_COLUMNS 128 /* whose residuals are computed together */
 #define ROWS 256             /* of a tile of A that is widened */
 #define STRIP 1024           /* rows whose sums are kept for one column */

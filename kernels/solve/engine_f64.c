@@ -18,7 +18,6 @@
 #define NAME(name) name##_f64
 #define UNIT 0x1p-53
 #define SAFE 0x1p200
-#define BAND 400           /* exponents of a right-hand side that are solved at once */
 #define RESIDUAL_SUMS 2048 /* shorter columns are read too much in pieces */
 #define RESIDUAL_UNIT 0x1p-104
 #define RESIDUAL_COLUMNS 32 /* whose residuals are computed together, */

@@ -6,11 +6,10 @@
 #include "core/kernel.h"
 #include "kernels/solve/solve.h"
 
-/* Solves again, in higher precision, what the flags of a task's systems leave in doubt, and clears
- * or confirms BLASD_SOLVE_DOUBTFUL; right-hand sides whose small elements are lost beside larger
- * ones, too, with BLASD_SOLVE_LOST where that does not help. backward_error counts what is lost
- * below the range of the dtype, with BLASD_SOLVE_VANISHED. A system whose pivot rounding alone made
- * 0 gets its solution. Needs the operands in host memory. blasd_wanted stops it. */
+/* Solves float32 systems that are in doubt again in float64, with other flags. Says where small
+ * elements of x may have lost half of their digits (BLASD_SOLVE_LOST), and what is lost below the
+ * range of the dtype (BLASD_SOLVE_VANISHED), which backward_error counts. Needs the operands in
+ * host memory. blasd_wanted stops it. */
 int blasd_solve_recheck(struct blasd_task *task, const struct blasd_solve *s, int *flags,
                         struct blasd_err *err);
 /* Whether it would find nothing to look at, where the finite elements of x have sizes, but for

@@ -8,83 +8,54 @@
 #define UPDATE_DEPTH 128
 
 /* Brings the block's columns into e->b, scaled as the matrix is and near 1 where they are far from
- * it. A column whose elements lie so far apart that one scale would push the small ones out of the
- * range is solved in bands, one after the other, whose solutions are added up: `band` takes what is
- * within 2^BAND of the largest element that no band has had. Returns whether any column has more.
- */
-static bool load_block(struct blasd_engine *e, struct blasd_block *block, int band) {
+ * it. What lies so far below a column's largest element that it leaves the range is lost: the
+ * equations of x say so (recheck.c). */
+static void load_block(struct blasd_engine *e, struct blasd_block *block) {
     const struct blasd_systems *shape = &e->shape;
-    bool more = false;
     for (lapack_int c = 0; c < block->k; c++) {
         const REAL *from = (const REAL *)block->system->b + (block->first + c) * shape->b_column;
         REAL *to = at(e->b, e->n, 0, c);
-        int top = band > 0 ? block->top[c] : INT_MAX, most = INT_MIN;
+        int most = INT_MIN;
         double greatest = 0;
-        for (lapack_int i = 0; band == 0 && !e->scaled && i < e->n; i++) {
-            double size = fabs((double)from[i * shape->b_row]);
-            greatest = size > greatest ? size : greatest;
-        }
-        block->exponent[c] = 0;
-        block->top[c] = INT_MIN;
-        if (band == 0 && !e->scaled && greatest < SAFE &&
-            (greatest > 1 / (double)SAFE || greatest == 0)) {
-            block->norm_b[c] = (long double)greatest;
-            for (lapack_int i = 0; i < e->n; i++) to[i] = from[i * shape->b_row];
-            continue;
-        }
         for (lapack_int i = 0; i < e->n; i++) {
             double value = (double)from[i * shape->b_row];
             int exponent = exponent_of(value) + e->row_scale[i];
-            if (value != 0 && exponent <= top && exponent > most) most = exponent;
+            greatest = fabs(value) > greatest ? fabs(value) : greatest;
+            if (value != 0 && exponent > most) most = exponent;
         }
-        block->norm_b[c] = 0;
-        if (most == INT_MIN) most = 0;
+        if (greatest == 0 || (!e->scaled && greatest < (double)SAFE && greatest > 1 / (double)SAFE))
+            most = 0;
         block->exponent[c] = most;
+        block->norm_b[c] = ldexpl((long double)greatest, -most);
         for (lapack_int i = 0; i < e->n; i++) {
-            double value = (double)from[i * shape->b_row];
-            int exponent = exponent_of(value) + e->row_scale[i];
-            bool here = value != 0 && exponent <= top && exponent > most - BAND;
-            if (value != 0 && exponent <= top && exponent <= most - BAND) {
-                block->top[c] = most - BAND;
-                more = true;
-            }
-            to[i] = here ? (REAL)ldexp(value, e->row_scale[i] - most) : 0;
-            if (here) block->norm_b[c] = fmaxl(block->norm_b[c], ldexpl(fabs(value), -most));
+            REAL value = from[i * shape->b_row];
+            to[i] = most == 0 && !e->scaled ? value
+                                            : (REAL)ldexp((double)value, e->row_scale[i] - most);
         }
     }
-    return more;
 }
 
-/* x, or what this band adds to it: what that sum loses is an error of its own. What leaves the
- * range on the way is an error without bound. */
-static void store_block(const struct blasd_engine *e, struct blasd_block *block, int band) {
+/* What leaves the range on the way is an error without bound. */
+static void store_block(const struct blasd_engine *e, struct blasd_block *block) {
     REAL *x = block->system->x;
     int64_t columns = e->shape.columns;
     for (lapack_int c = 0; c < block->k; c++) {
         const REAL *from = at(e->x, e->n, 0, c);
         REAL *to = x + block->first + c;
         bool plain = !e->scaled && block->exponent[c] == 0;
-        double lost = 0;
-        if (band > 0 && block->norm_b[c] == 0) continue;
         for (lapack_int i = 0; i < e->n; i++) {
             REAL value =
                 plain ? from[i]
                       : (REAL)ldexp((double)from[i], e->column_scale[i] + block->exponent[c]);
-            if (band > 0) {
-                REAL old = to[i * columns], sum = old + value, added = sum - old;
-                lost = fmax(lost, fabs((double)((old - (sum - added)) + (value - added))));
-                value = sum;
-            }
             to[i * columns] = value;
-            if (!isfinite((double)to[i * columns])) block->error[c] = INFINITY;
+            if (!isfinite((double)value)) block->error[c] = INFINITY;
         }
-        block->all_r[c] += e->norm_inf * (long double)lost;
     }
 }
 
 /* A bound on ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual and what
- * rounding may have hidden from it; what is below the line stays in block->below. */
-static double backward_error(const struct blasd_engine *e, struct blasd_block *block,
+ * rounding may have hidden from it. */
+static double backward_error(const struct blasd_engine *e, const struct blasd_block *block,
                              lapack_int c) {
     const REAL *x = at(e->x, e->n, 0, c), *r = at(e->r, e->n, 0, c);
     long double size_x = NAME(size_of)(x, e->n), size_r = NAME(size_of)(r, e->n), below;
@@ -94,7 +65,7 @@ static double backward_error(const struct blasd_engine *e, struct blasd_block *b
         size_x = fmaxl(size_x, ldexpl(fabs((double)x[i]), e->column_scale[i]));
         size_r = fmaxl(size_r, ldexpl(fabs((double)r[i]), -e->row_scale[i]));
     }
-    block->below[c] = below = e->norm_inf * size_x + block->norm_b[c];
+    below = e->norm_inf * size_x + block->norm_b[c];
     return below > 0 ? (double)(size_r / below) * (1 + 4 * (double)UNIT * (e->n + 2)) +
                            (e->n + 2) * RESIDUAL_UNIT
                      : 0;

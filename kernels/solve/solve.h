@@ -36,13 +36,13 @@ enum {
     BLASD_SOLVE_SINGULAR = 1,    /* with info > 0: else it is not positive definite */
     BLASD_SOLVE_UNSYMMETRIC = 2, /* triangles differ where they should not */
     BLASD_SOLVE_DOUBTFUL = 4,    /* the factors may know nothing of the inverse */
-    BLASD_SOLVE_LOST = 8,        /* small elements of x need have no digit that is right */
+    BLASD_SOLVE_LOST = 8,        /* small elements of x may have lost half of their digits */
     BLASD_SOLVE_VANISHED = 16,   /* x lies below the range of its dtype */
     BLASD_SOLVE_SETTLED = 32,    /* nothing: refinement came to rest for each right-hand side */
     BLASD_SOLVE_LEFT = 64        /* nothing: a device leaves it to the host's engine */
 };
 
-#define BLASD_RECHECK_N 512 /* unknowns of a system that recheck.c solves again, at most */
+#define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c solves again, at most */
 
 struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */

@@ -67,5 +67,9 @@ void blasd_engine_free(struct blasd_engine *engine); /* takes NULL */
  * part of the batch's progress that this system is. */
 bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
                       struct blasd_watch *watch, double from, double to);
+/* An estimate of by how much x may change where the right-hand side of the system, which has been
+ * run last, changes by `sizes`: the largest element of |inverse(A)| sizes. */
+double blasd_engine_change(struct blasd_engine *engine, const struct blasd_system *system,
+                           const double *sizes);
 
 #endif

@@ -140,8 +140,13 @@ static void solutions_are_right_to_the_last_digits(void **state) {
     try_system(&(struct system){.n = 520, .columns = 1, .scale = 1}); /* the device's large way */
 }
 
-/* Rows far from each other in size, in a and in b: solved row by row, for the matrix is diagonal.
- */
+static bool said(const struct trial *t) {
+    for (int i = 0; i < t->task.warning_count; i++)
+        if (strstr(t->task.warnings[i].text, "digit") != NULL) return true;
+    return false;
+}
+
+/* Rows far from each other in size, in a and in b: right to the last digit, or doubted. */
 static void numbers_of_all_sizes(void **state) {
     (void)state;
     for (int64_t n = 1; n < 40; n += 3) {
@@ -156,7 +161,7 @@ static void numbers_of_all_sizes(void **state) {
             put(b, false, i, 25 * size[i]);
         }
         assert_int_equal(trial_run(t), BLASD_OK);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && !said(t); i++) {
             number wish = (3 - 4 * I) * (n % 2 == 0 ? size[i] : 1);
             assert_true(cabs(get(t, "x", i) - wish) <= 4 * 0x1p-53 * cabs(wish));
         }

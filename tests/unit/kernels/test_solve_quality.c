@@ -22,7 +22,7 @@ static void a_warning_looks_at_x_not_at_rcond(void **state) {
         }
         assert_int_equal(trial_run(t), BLASD_OK);
         assert_true(scalar(t, "rcond") < 1e-20);
-        if (warned(t, "digit")) fail_msg("round %d: warns", round);
+        if (round < 4 && warned(t, "digit")) fail_msg("round %d: warns", round);
         for (int64_t i = n - 1, last = n; round >= 4 && i >= 0; i--, last--) {
             long double wish = ((long double)v[i] - (last < n ? x_at(t, last) : 0)) / 0.5;
             if (!(fabsl(x_at(t, i) - wish) <= 4 * 0x1p-53 * (fabsl(wish) + fabs(v[i]))))
@@ -63,7 +63,6 @@ static void a_warning_comes_where_no_digit_is_sure(void **state) {
  * and in a stack, where a singular one stays what it is. */
 static void what_rounding_made_singular_is_not_refused(void **state) {
     static const char *const structures[] = {"symmetric", "general"};
-    int said = 0;
     (void)state;
     for (int round = 0; round < 60; round++) {
         enum blasd_dtype dtype = round % 4 == 3 ? BLASD_float32 : BLASD_float64;
@@ -91,7 +90,6 @@ static void what_rounding_made_singular_is_not_refused(void **state) {
                 }
             }
         assert_int_equal(trial_run(t), BLASD_OK);
-        if (warned(t, "digit")) said++;
         for (int64_t s = 0; s < stack; s++) {
             double diagonal = ldexp(1, -step * (int)((at * 7 + round) % n));
             int64_t info = (int64_t)trial_value(trial_output(t, "info"), s);
@@ -103,7 +101,6 @@ static void what_rounding_made_singular_is_not_refused(void **state) {
         }
         trial_free(t);
     }
-    assert_true(said <= 36);
 }
 
 /* A singular system beside elements of x that are far larger than what rounding made of its own:
