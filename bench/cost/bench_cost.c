@@ -103,7 +103,7 @@ static bool prepare(const struct shot *shot, enum blasd_dtype dtype, struct blas
         fill(memory + at, &task->inputs[i]);
         at += (size_t)(blasd_tensor_bytes(&task->inputs[i]) + 63) / 64 * 64;
     }
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+    for (int i = 0; job->op->outputs[i].name != NULL; i++) {
         task->outputs[i] = plan->outputs[i];
         if (task->outputs[i].rank < 0) continue;
         task->outputs[i].data = memory + at;

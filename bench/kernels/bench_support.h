@@ -71,7 +71,7 @@ static BENCH_UNUSED void bench_ready(struct bench_job *b) {
     if (blasd_job_plan(&b->job, &b->plan, &err) != 0) bench_die(err.detail);
     b->task.job = &b->job;
     b->task.plan = &b->plan;
-    for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
+    for (int o = 0; b->job.op->outputs[o].name != NULL; o++) {
         b->task.outputs[o] = b->plan.outputs[o];
         if (b->plan.outputs[o].rank < 0) continue;
         b->task.outputs[o].data = bench_alloc(blasd_tensor_bytes(&b->plan.outputs[o]));

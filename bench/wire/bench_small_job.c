@@ -27,7 +27,7 @@ static void make_record(struct blasd_record *record, enum blasd_dtype dtype, int
     record->state = BLASD_SUCCEEDED;
     record->created_us = record->started_us = record->finished_us = 1700000000123456;
     record->progress = 1;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    record->output_count = 1;
     record->outputs[0].tensor = blasd_tensor_make(dtype, 2, shape);
     record->outputs[0].bytes = blasd_tensor_bytes(&record->outputs[0].tensor);
     record->payload_bytes = record->outputs[0].bytes;

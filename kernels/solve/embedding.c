@@ -37,7 +37,7 @@ void blasd_embedding_job(const struct blasd_job *job, struct blasd_job *ret) {
     struct blasd_tensor *a = &ret->inputs[BLASD_SOLVE_A].tensor;
     struct blasd_tensor *b = &ret->inputs[BLASD_SOLVE_B].tensor;
     struct blasd_value *params = ret->params;
-    *ret = *job;
+    blasd_job_share(job, ret);
     a->dtype = b->dtype = blasd_dtype_part(blasd_solve_dtype(job));
     a->order = b->order = BLASD_ROW_MAJOR;
     a->shape[a->rank - 1] *= 2;

@@ -101,10 +101,6 @@ static void set_figure(struct blasd_job *job, enum blasd_graph_param param, doub
 
 void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
     int64_t bytes = (int64_t)graph->payload_bytes;
-    struct blasd_input given[BLASD_MAX_INPUTS];
-    memcpy(given, job->inputs, sizeof given);
-    blasd_job_init(job, &blasd_op_graph);
-    memcpy(job->inputs, given, sizeof given);
     blasd_job_give(job, 0, BLASD_uint8, 1, &bytes);
     set_count(job, BLASD_GRAPH_PROGRAM_AT, graph->program_at);
     set_count(job, BLASD_GRAPH_RESULTS, graph->results_bytes);
@@ -180,12 +176,13 @@ static int too_large(struct blasd_err *err) {
  * sent, for the value may come out smaller than planned. The dtype is looked at once. */
 static int bind_input(struct blasd_input *input, struct blasd_graph_value *value, const char *field,
                       struct blasd_err *err) {
-    struct blasd_reference slice = input->reference;
+    struct blasd_reference slice = {.sliced = 0};
+    if (input->reference != NULL) slice = *input->reference;
     if (slice.typed && input->tensor.dtype != value->tensor.dtype)
         return blasd_fail(
             err, BLASD_E_invalid_reference, field, "what it refers to is %s, and not %s",
             blasd_dtype_name(value->tensor.dtype), blasd_dtype_name(input->tensor.dtype));
-    input->reference.typed = false;
+    if (input->reference != NULL) input->reference->typed = false;
     input->source.output = value->output;
     value->in_parts |= slice.sliced > 0;
     return blasd_reference_resolve(&slice, &value->tensor, 0, &input->tensor, &input->source.offset,
@@ -322,7 +319,7 @@ struct sent {
 
 static bool was_sent(struct sent *sent, const struct blasd_input *input) {
     const struct blasd_source *source = &input->source;
-    if (source->kind == BLASD_SOURCE_STEP) return input->reference.sliced == 0;
+    if (source->kind == BLASD_SOURCE_STEP) return blasd_input_sliced(input) == 0;
     if (source->kind == BLASD_SOURCE_GIVEN) {
         bool was = (sent->given >> source->step & 1) != 0;
         sent->given |= 1u << source->step;
@@ -416,7 +413,10 @@ int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err) {
 }
 
 void blasd_graph_release(struct blasd_graph *graph) {
-    for (int s = 0; s < graph->step_count; s++) free(graph->steps[s]);
+    for (int s = 0; s < graph->step_count; s++) {
+        blasd_job_release(&graph->steps[s]->job);
+        free(graph->steps[s]);
+    }
     free(graph->steps);
     free(graph->results);
     free(graph->values);

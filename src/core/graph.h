@@ -23,14 +23,14 @@ struct blasd_graph_value {
 
 struct blasd_graph_step {
     char name[BLASD_NAME_MAX];
-    struct blasd_job job; /* operation, inputs, parameters; nothing else of it means anything */
     /* filled in by blasd_graph_plan */
     int first, count; /* its values */
     int depth;        /* steps in the longest chain that ends here */
     double flops;
     struct blasd_cost_step cost;
-    uint64_t bytes;      /* inputs and outputs */
-    uint64_t live_bytes; /* of the graph's memory while it runs, with what it works in */
+    uint64_t bytes;       /* inputs and outputs */
+    uint64_t live_bytes;  /* of the graph's memory while it runs, with what it works in */
+    struct blasd_job job; /* operation, inputs, parameters; nothing else of it means anything */
 };
 
 struct blasd_graph_result {

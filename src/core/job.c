@@ -4,7 +4,9 @@
 #include "base/err.h"
 #include "base/text.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const blasd_priority_names[] = {"high", "normal", "low"};
@@ -20,12 +22,55 @@ void blasd_input_init(struct blasd_input *input) {
     nothing_seen(input);
 }
 
+size_t blasd_job_size(const struct blasd_op *op) {
+    size_t n = 0;
+    while (op->inputs[n].name != NULL) n++;
+    return offsetof(struct blasd_job, inputs) + n * sizeof(struct blasd_input);
+}
+
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op) {
-    memset(job, 0, sizeof *job);
+    memset(job, 0, blasd_job_size(op));
     job->op = op;
     job->priority = BLASD_PRIORITY_NORMAL;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) nothing_seen(&job->inputs[i]);
+    for (int i = 0; op->inputs[i].name != NULL; i++) nothing_seen(&job->inputs[i]);
     for (int i = 0; op->params[i].name != NULL; i++) job->params[i] = op->params[i].preset;
+}
+
+void blasd_job_share(const struct blasd_job *job, struct blasd_job *to) {
+    memcpy(to, job, blasd_job_size(job->op));
+}
+
+void blasd_job_release(struct blasd_job *job) {
+    if (job->op == NULL) return;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) free(job->inputs[i].reference);
+    free(job->extras);
+    job->op = NULL;
+}
+
+struct blasd_extras *blasd_job_extras(struct blasd_job *job) {
+    if (job->extras == NULL) job->extras = calloc(1, sizeof *job->extras);
+    return job->extras;
+}
+
+const struct blasd_keeping *blasd_job_keeping(const struct blasd_job *job) {
+    static const struct blasd_keeping none;
+    return job->extras == NULL ? &none : &job->extras->keeping;
+}
+
+struct blasd_reference *blasd_input_refer(struct blasd_input *input) {
+    if (input->reference == NULL) input->reference = calloc(1, sizeof *input->reference);
+    return input->reference;
+}
+
+int blasd_input_copy(struct blasd_input *to, const struct blasd_input *from,
+                     struct blasd_err *err) {
+    free(to->reference);
+    *to = *from;
+    if (from->reference == NULL) return 0;
+    to->reference = NULL;
+    if (blasd_input_refer(to) == NULL) return blasd_no_memory(err);
+    *to->reference = *from->reference;
+    return 0;
 }
 
 void blasd_job_give(struct blasd_job *job, int i, enum blasd_dtype dtype, int rank,
@@ -144,14 +189,14 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
 }
 
 bool blasd_job_refers(const struct blasd_job *job) {
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+    for (int i = 0; job->op->inputs[i].name != NULL; i++)
         if (blasd_source_refers(&job->inputs[i].source)) return true;
     return false;
 }
 
 void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]) {
-    snprintf(name, BLASD_REFERRED_NAME, "%s.%s", input->reference.id,
-             input->reference.id[0] == BLASD_ID_TENSOR ? "in" : "out");
+    snprintf(name, BLASD_REFERRED_NAME, "%s.%s", input->reference->id,
+             input->reference->id[0] == BLASD_ID_TENSOR ? "in" : "out");
 }
 
 int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,
@@ -222,7 +267,7 @@ static uint64_t converted_bytes(const struct blasd_job *job, const struct blasd_
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         const struct blasd_tensor *tensor = &job->inputs[i].tensor;
         if (!blasd_job_has(job, i)) continue;
-        if (job->inputs[i].reference.sliced > 0)
+        if (blasd_input_sliced(&job->inputs[i]) > 0)
             bytes += blasd_align_up(blasd_tensor_bytes(tensor));
         if (tensor->dtype != plan->input_dtype[i] ||
             (tensor->order != BLASD_ROW_MAJOR && !plan->keep_order[i]))
@@ -259,8 +304,9 @@ static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct b
 
 int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     int code;
-    memset(plan, 0, sizeof *plan);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) plan->outputs[i].rank = -1;
+    memset(plan, 0, offsetof(struct blasd_plan, outputs));
+    for (int i = 0; job->op->outputs[i].name != NULL; i++)
+        plan->outputs[i] = (struct blasd_tensor){.rank = -1};
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         code = check_input(&job->op->inputs[i], &job->inputs[i], err);
         if (code != 0) return code;

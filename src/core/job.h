@@ -34,15 +34,19 @@ enum blasd_source_kind {
 
 struct blasd_source {
     enum blasd_source_kind kind;
-    uint64_t offset, bytes; /* where in the job's payload, at a multiple of 64; or in the blob */
-    int step, output;       /* of BLASD_SOURCE_STEP: positions; output -1: its first */
-    struct blasd_rule rule; /* BLASD_SOURCE_RULE, which has no bytes there */
+    union {
+        struct {
+            uint64_t offset, bytes; /* in the job's payload, at a multiple of 64; or in the blob */
+            int step, output;       /* of BLASD_SOURCE_STEP: positions; output -1: its first */
+        };
+        struct blasd_rule rule; /* BLASD_SOURCE_RULE, which has no bytes there */
+    };
 };
 
 struct blasd_input {
     struct blasd_tensor tensor; /* dtype, order and shape; data is NULL until a worker binds it */
     struct blasd_source source;
-    struct blasd_reference reference; /* of sources that are one */
+    struct blasd_reference *reference; /* owned; NULL: it never was one */
     int64_t first_nonfinite; /* index, in the order sent, of the first NaN or infinity; -1: none */
     /* Looked for on the way in, only where a port of this name asks (blasd_ops_values), and no part
      * of a stored job: what they show was refused. */
@@ -51,26 +55,46 @@ struct blasd_input {
     bool all_zero;              /* there are elements, and they are 0; false: or not looked for */
 };
 
-/* A plain value of a few kilobytes; owns nothing. The payload (the tensors' bytes) lies beside it.
- */
+/* What few jobs have. */
+struct blasd_extras {
+    char labels[BLASD_LABELS_MAX]; /* "": none */
+    struct blasd_keeping keeping;
+};
+
+/* The payload (the tensors' bytes) lies beside it. It owns its extras and what its inputs refer
+ * by; a copy shares them, and one of the two is ended by blasd_job_release. Inputs stand last, so
+ * that a job of an operation with few takes as much memory as these (blasd_job_size). */
 struct blasd_job {
     char id[BLASD_ID_LEN + 1];
-    const struct blasd_op *op;                   /* static */
-    struct blasd_input inputs[BLASD_MAX_INPUTS]; /* by position in op->inputs */
-    struct blasd_value params[BLASD_MAX_PARAMS]; /* by position in op->params, defaults filled in */
+    const struct blasd_op *op; /* static */
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
-    char labels[BLASD_LABELS_MAX];
-    uint16_t most_s; /* it may compute for so long, where job_s is not less; 0: job_s alone */
+    uint16_t most_s;     /* it may compute for so long, where job_s is not less; 0: job_s alone */
     uint64_t payload_bytes;
-    bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
-    struct blasd_slice slice; /* or it lies there, where one is given */
-    int64_t receive_us;       /* from the request's first byte to submission */
-    int64_t created_us;       /* Redis' clock at submission, microseconds since 1970 */
-    struct blasd_keeping keeping;
-    struct blasd_trace trace; /* that it is a part of, if any */
+    bool payload_in_blob;        /* the payload is the blob "ID.in", not bytes beside the frame */
+    struct blasd_slice slice;    /* or it lies there, where one is given */
+    int64_t receive_us;          /* from the request's first byte to submission */
+    int64_t created_us;          /* Redis' clock at submission, microseconds since 1970 */
+    struct blasd_trace trace;    /* that it is a part of, if any */
+    struct blasd_extras *extras; /* owned; NULL: it has none */
+    struct blasd_value params[BLASD_MAX_PARAMS]; /* by position in op->params, defaults filled in */
+    struct blasd_input inputs[BLASD_MAX_INPUTS]; /* by position in op->inputs */
 };
+
+/* Bytes of a job of the operation: those of its inputs that it does not have are not touched. */
+size_t blasd_job_size(const struct blasd_op *op);
+/* Makes `to` a copy, which shares what the job owns. */
+void blasd_job_share(const struct blasd_job *job, struct blasd_job *to);
+/* Ends what the job owns; nothing of a zeroed one. */
+void blasd_job_release(struct blasd_job *job);
+/* The extras, made where there are none yet; NULL: memory has run out. */
+struct blasd_extras *blasd_job_extras(struct blasd_job *job);
+static inline const char *blasd_job_labels(const struct blasd_job *job) {
+    return job->extras == NULL ? "" : job->extras->labels;
+}
+/* What becomes of its outputs; of a job that says nothing of it, that none is kept. */
+const struct blasd_keeping *blasd_job_keeping(const struct blasd_job *job);
 
 static inline bool blasd_source_refers(const struct blasd_source *source) {
     return source->kind == BLASD_SOURCE_TENSOR || source->kind == BLASD_SOURCE_JOB;
@@ -80,7 +104,15 @@ bool blasd_job_refers(const struct blasd_job *job);
 /* Whether the job holds a blob while it is pending: what the input refers to, or a tensor whose few
  * bytes were copied to the payload, so that `reference` has its id yet. */
 static inline bool blasd_input_holds(const struct blasd_input *input) {
-    return blasd_source_refers(&input->source) || input->reference.id[0] != '\0';
+    return input->reference != NULL && input->reference->id[0] != '\0';
+}
+/* The reference of the input, made where it has none yet; NULL: memory has run out. */
+struct blasd_reference *blasd_input_refer(struct blasd_input *input);
+/* Makes `to` the same, with a reference of its own. */
+int blasd_input_copy(struct blasd_input *to, const struct blasd_input *from, struct blasd_err *err);
+/* How many lengths of what it refers to are bounded. */
+static inline int blasd_input_sliced(const struct blasd_input *input) {
+    return input->reference == NULL ? 0 : input->reference->sliced;
 }
 /* The name of the blob that the input holds. */
 #define BLASD_REFERRED_NAME (BLASD_ID_LEN + 5)
@@ -118,8 +150,6 @@ struct blasd_plan {
      * row-major); BLASD_MAX_INPUTS of them, those not given are ignored */
     enum blasd_dtype input_dtype[BLASD_MAX_INPUTS];
     bool keep_order[BLASD_MAX_INPUTS]; /* the kernel reads column-major itself: do not copy */
-    /* by position in op->outputs; rank -1: this job does not have that output */
-    struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
     /* floating-point operations, as usually counted, with all iterations that may be made; at least
      * one for each problem and each element, which blasd_job_plan sees to */
     double flops;
@@ -142,6 +172,8 @@ struct blasd_plan {
     /* of a graph, where who has its steps says so: what each of them takes; borrowed */
     const struct blasd_cost_step *steps;
     int step_count;
+    /* by position in op->outputs, as many as that has; rank -1: this job does not have it */
+    struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
 };
 
 /* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that

@@ -64,6 +64,12 @@ int blasd_op_input_count(const struct blasd_op *op) {
     return n;
 }
 
+int blasd_op_output_count(const struct blasd_op *op) {
+    int n = 0;
+    while (op->outputs[n].name != NULL) n++;
+    return n;
+}
+
 int blasd_op_param_count(const struct blasd_op *op) {
     int n = 0;
     while (op->params[n].name != NULL) n++;

@@ -9,7 +9,7 @@
 
 #define BLASD_MAX_INPUTS 8
 #define BLASD_MAX_OUTPUTS 40
-#define BLASD_MAX_PARAMS 24
+#define BLASD_MAX_PARAMS 16
 #define BLASD_NAME_MAX 32 /* bytes of a name with its zero */
 
 struct blasd_err;
@@ -110,6 +110,7 @@ static inline bool blasd_param_allows(const struct blasd_param *param, double nu
  * tensor that comes before its operation is known. */
 unsigned blasd_ops_values(const char *name);
 int blasd_op_input_count(const struct blasd_op *op);
+int blasd_op_output_count(const struct blasd_op *op);
 int blasd_op_param_count(const struct blasd_op *op);
 
 #endif

@@ -1,6 +1,7 @@
 /* Names of states, and what a record says between its lines. */
 #include "core/record.h"
 
+#include <stddef.h>
 #include <string.h>
 
 const char *const blasd_state_names[BLASD_STATE_COUNT] = {"queued", "running",   "succeeded",
@@ -17,6 +18,15 @@ bool blasd_state_find(const char *name, enum blasd_state *ret) {
         return true;
     }
     return false;
+}
+
+void blasd_record_init(struct blasd_record *record) {
+    memset(record, 0, offsetof(struct blasd_record, execution));
+    memset(&record->execution, 0, offsetof(struct blasd_execution, warnings));
+    record->error.code = BLASD_OK;
+    record->error.field[0] = record->error.detail[0] = record->labels[0] = '\0';
+    record->error.least = 0;
+    record->keeping.keep = record->keeping.withhold = record->keeping.life_s = 0;
 }
 
 enum blasd_device_class blasd_record_class(const struct blasd_record *record) {
@@ -54,7 +64,7 @@ int blasd_record_output(const struct blasd_record *record, const struct blasd_re
     if (record->state != BLASD_SUCCEEDED)
         return blasd_fail(err, BLASD_E_input_failed, field, "job %s is %s: %.120s", reference->id,
                           blasd_state_names[record->state], record->error.detail);
-    if (i < 0 || record->outputs[i].tensor.rank < 0)
+    if (i < 0 || !blasd_record_has(record, i))
         return blasd_fail(err, BLASD_E_unknown_output, field, "job %s has no output '%s'",
                           reference->id, reference->output);
     if (blasd_withholds(&record->keeping, i) && !blasd_keeps(&record->keeping, i))

@@ -44,13 +44,13 @@ struct blasd_execution {
     char device[16]; /* "cpu:0", "cuda:0" */
     char device_name[64];
     char method[BLASD_METHOD_MAX]; /* of the kernel, e.g. "dgemm" or "lu+refine" */
-    struct blasd_warning warnings[BLASD_MAX_WARNINGS];
     int warning_count;
     int batch_size; /* jobs that ran in the same call, this one included */
     int attempts;   /* workers that began it, the one that ended it included */
     double flops;
     uint64_t bytes;       /* inputs and outputs */
     double energy_joules; /* of the device, for the whole batch; 0: not known */
+    struct blasd_warning warnings[BLASD_MAX_WARNINGS]; /* warning_count of them */
 };
 
 struct blasd_output {
@@ -61,11 +61,10 @@ struct blasd_output {
 
 struct blasd_graph_report; /* ../wire/frame_graph.h */
 
-/* A plain value; owns nothing. */
+/* A plain value; owns nothing. What is long stands last, for blasd_record_init. */
 struct blasd_record {
     char id[BLASD_ID_LEN + 1];
     char op[BLASD_NAME_MAX];
-    char labels[BLASD_LABELS_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
     enum blasd_device_class device; /* the class it is queued for, where that is known: once it
@@ -74,23 +73,33 @@ struct blasd_record {
     double progress;                             /* 0 to 1 */
     int64_t remaining_us; /* of one that runs: to its end, as far as can be told; -1: not known */
     struct blasd_timing timing;
-    struct blasd_execution execution;
-    struct blasd_err error;                         /* code BLASD_OK: none */
-    struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
     const struct blasd_graph_report *graph; /* of a graph whose outputs were read: their names, and
                                                its steps; borrowed, no part of a stored record */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
-    struct blasd_keeping keeping;
     uint8_t trace_id[BLASD_TRACE_ID];  /* zeros: none, or nobody here knows it */
     const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
                                           Set by who makes a document that tells the cost */
+    int output_count;
+    struct blasd_execution execution;
+    struct blasd_err error; /* code BLASD_OK: none */
+    struct blasd_keeping keeping;
+    char labels[BLASD_LABELS_MAX];
+    struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor,
+                                                       output_count of them */
 };
 
+/* Makes it a record that says nothing. What is long is not touched, but for how long it is. */
+void blasd_record_init(struct blasd_record *record);
+
+/* Whether the job made the output. */
+static inline bool blasd_record_has(const struct blasd_record *record, int i) {
+    return i < record->output_count && record->outputs[i].tensor.rank >= 0;
+}
 /* Whether the output is there to be sent; one that is withheld has a shape and no bytes. */
 static inline bool blasd_record_sends(const struct blasd_record *record, int i) {
-    return record->outputs[i].tensor.rank >= 0 && !blasd_withholds(&record->keeping, i);
+    return blasd_record_has(record, i) && !blasd_withholds(&record->keeping, i);
 }
 /* The class of devices it ran on; until it has begun, the one it is queued for. */
 enum blasd_device_class blasd_record_class(const struct blasd_record *record);

@@ -16,8 +16,9 @@
 /* What is asked about, until the queue has answered. */
 struct dry_run {
     struct http_exchange *exchange;
-    struct blasd_job job;
-    struct blasd_plan plan; /* whose steps are the exchange's */
+    const struct blasd_op *op;
+    enum blasd_device_class device; /* that the job asks for */
+    struct blasd_plan plan;         /* whose steps are the exchange's */
     uint64_t host_bytes;
 };
 
@@ -34,9 +35,9 @@ static void choose(const struct dry_run *run, struct outlook *ret) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     bool cpu = view->workers_of[BLASD_DEVICE_CPU] > 0,
          cuda = view->workers_of[BLASD_DEVICE_CUDA] > 0;
-    ret->device = run->job.device;
-    if (run->job.device != BLASD_DEVICE_ANY) {
-        ret->why = view->workers_of[run->job.device] > 0
+    ret->device = run->device;
+    if (run->device != BLASD_DEVICE_ANY) {
+        ret->why = view->workers_of[run->device] > 0
                        ? "the job asks for it"
                        : "the job asks for it, but no worker of that class is running now";
     } else if (!cpu && !cuda) {
@@ -46,7 +47,7 @@ static void choose(const struct dry_run *run, struct outlook *ret) {
         ret->why = "the only class of devices that is alive";
     } else {
         double ignored;
-        ret->device = http_placement_best(&loop->placement, view, run->job.op, &run->plan,
+        ret->device = http_placement_best(&loop->placement, view, run->op, &run->plan,
                                           run->host_bytes, blasd_clock_ns(), &ignored);
         ret->why = ret->device == BLASD_DEVICE_ANY
                        ? "too little is known of the devices: the first that is free would take it"
@@ -79,7 +80,7 @@ static void predict(const struct dry_run *run, const json_t *stats, struct outlo
     bool known;
     ret->queue_s = ret->upload_s = ret->compute_s = ret->download_s = ret->device_s = NAN;
     if (ret->device == BLASD_DEVICE_ANY || workers <= 0) return;
-    known = http_placement_predict(&loop->placement, ret->device, run->job.op, &run->plan, &guess);
+    known = http_placement_predict(&loop->placement, ret->device, run->op, &run->plan, &guess);
     ret->queue_s =
         queue_of(run, stats, ret->device, workers, known ? guess.alone_s : BLASD_COST_JOB_S);
     if (!known) return;
@@ -100,14 +101,14 @@ static void put_ms(struct json_out *out, const char *name, double seconds) {
 static void put_outputs(struct json_out *out, const struct dry_run *run) {
     const char *comma = "";
     json_out_put(out, "\"outputs\":{");
-    if (run->job.op->composed) {
+    if (run->op->composed) {
         const struct blasd_buf *results = &run->exchange->upload->steps.results;
         json_out_raw(out, results->data, results->len);
     }
-    for (int i = 0; run->job.op->outputs[i].name != NULL && !run->job.op->composed; i++) {
+    for (int i = 0; run->op->outputs[i].name != NULL && !run->op->composed; i++) {
         if (run->plan.outputs[i].rank < 0) continue;
         json_out_put(out, "%r", comma);
-        document_planned(out, run->job.op->outputs[i].name, &run->plan.outputs[i]);
+        document_planned(out, run->op->outputs[i].name, &run->plan.outputs[i]);
         comma = ",";
     }
     json_out_put(out, "}");
@@ -131,7 +132,7 @@ static void answer(const struct dry_run *run, const json_t *stats) {
     blasd_buf_init(&body, DOCUMENT_MOST);
     choose(run, &outlook);
     predict(run, stats, &outlook);
-    json_out_put(&out, "{\"op\":%s,\"flops\":%f,\"bytes\":%u,\"peak_bytes\":%u,", run->job.op->name,
+    json_out_put(&out, "{\"op\":%s,\"flops\":%f,\"bytes\":%u,\"peak_bytes\":%u,", run->op->name,
                  plan->flops, plan->input_bytes + plan->output_bytes, run->host_bytes);
     if (outlook.device == BLASD_DEVICE_CUDA)
         json_out_put(&out, "\"device_bytes\":%u,", plan->device_bytes);
@@ -182,7 +183,7 @@ int http_dry_run(struct http_exchange *exchange, const struct blasd_job *job,
                  const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err) {
     struct dry_run *run = malloc(sizeof *run);
     if (run == NULL) return blasd_no_memory(err);
-    *run = (struct dry_run){exchange, *job, *plan, host_bytes};
+    *run = (struct dry_run){exchange, job->op, job->device, *plan, host_bytes};
     http_exchange_hold(exchange);
     blasd_front_queue_figures(
         http_queue(exchange),

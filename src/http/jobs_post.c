@@ -16,6 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void drop_job(struct blasd_job *job) {
+    if (job == NULL) return;
+    blasd_job_release(job);
+    free(job);
+}
+
+static void forget_sent(struct http_upload *upload) {
+    struct blasd_input *sent = upload->references.sent;
+    for (int i = 0; sent != NULL && i < BLASD_MAX_INPUTS; i++) free(sent[i].reference);
+    free(sent);
+    upload->references.sent = NULL;
+}
+
 void http_jobs_post_release(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     http_remote_inputs_free(upload->elsewhere.remote);
@@ -23,10 +36,10 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     http_unpacker_free(upload->unpacker);
-    free(upload->job);
+    drop_job(upload->job);
     free(upload->steps.of);
     blasd_buf_release(&upload->steps.results);
-    free(upload->references.sent);
+    forget_sent(upload);
     free(upload->notify);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
@@ -206,7 +219,8 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 
 static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
                              const struct blasd_plan *plan, uint64_t cost) {
-    bool plain = !blasd_job_refers(job) && job->keeping.keep == 0 && upload->notify == NULL;
+    bool plain =
+        !blasd_job_refers(job) && blasd_job_keeping(job)->keep == 0 && upload->notify == NULL;
     upload->batch.small =
         plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
     if (upload->batch.small) upload->batch.key = plan->key;
@@ -275,7 +289,7 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
     struct http_upload *upload = exchange->upload;
     const struct blasd_plan *plan = &checked->plan;
     /* inputs that lie there already make no room for outputs, nor do those for what is kept */
-    bool apart = blasd_job_refers(job) || job->keeping.keep != 0;
+    bool apart = blasd_job_refers(job) || blasd_job_keeping(job)->keep != 0;
     upload->outputs =
         apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
     http_upload_predict(upload, job, plan);
@@ -286,13 +300,19 @@ static void place_job(struct http_exchange *exchange, const struct blasd_job *jo
     choose_batch_key(upload, job, plan, checked->cost);
 }
 
+/* Moves the job to the upload, which keeps it while something else comes first. */
+static bool hold_job(struct http_upload *upload, struct blasd_job *job) {
+    upload->job = malloc(blasd_job_size(job->op));
+    if (upload->job == NULL) return false;
+    blasd_job_share(job, upload->job);
+    job->op = NULL;
+    return true;
+}
+
 /* The queue has filled up while the body came: what it made waits for admission. False where it may
  * not, or cannot. */
-static bool wait_for_room(struct http_upload *upload, const struct blasd_job *job, uint64_t cost) {
-    if (!http_admission_suits(upload->exchange)) return false;
-    upload->job = malloc(sizeof *upload->job);
-    if (upload->job == NULL) return false;
-    *upload->job = *job;
+static bool wait_for_room(struct http_upload *upload, struct blasd_job *job, uint64_t cost) {
+    if (!http_admission_suits(upload->exchange) || !hold_job(upload, job)) return false;
     upload->cost = cost;
     http_admission_wait(upload->exchange, false);
     return true;
@@ -360,20 +380,29 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
         refuse(exchange, err);
     else if (err == NULL)
         settle(exchange, job);
-    free(job);
+    drop_job(job);
     http_exchange_release(exchange);
 }
 
-static int resolve(struct http_upload *upload, const struct blasd_job *job, struct blasd_err *err) {
+/* Keeps the inputs as they came. */
+static int note_sent(struct http_upload *upload, const struct blasd_job *job,
+                     struct blasd_err *err) {
+    int rc = 0;
+    forget_sent(upload); /* of a body that is read again */
+    upload->references.sent = calloc(BLASD_MAX_INPUTS, sizeof *upload->references.sent);
+    if (upload->references.sent == NULL) return blasd_no_memory(err);
+    for (int i = 0; rc == 0 && job->op->inputs[i].name != NULL; i++)
+        rc = blasd_input_copy(&upload->references.sent[i], &job->inputs[i], err);
+    return rc;
+}
+
+static int resolve(struct http_upload *upload, struct blasd_job *read, struct blasd_err *err) {
+    const struct blasd_job *job;
     int rc;
-    upload->job = malloc(sizeof *upload->job);
-    if (upload->job == NULL) return blasd_no_memory(err);
-    *upload->job = *job;
+    if (!hold_job(upload, read)) return blasd_no_memory(err);
+    job = upload->job;
     if (upload->exchange->request.idempotency_key != NULL) {
-        free(upload->references.sent); /* of a body that is read again */
-        upload->references.sent = malloc(sizeof job->inputs);
-        if (upload->references.sent == NULL) return blasd_no_memory(err);
-        memcpy(upload->references.sent, job->inputs, sizeof job->inputs);
+        if ((rc = note_sent(upload, job, err)) != 0) return rc;
         if (job->op->composed && (rc = http_upload_fingerprint(upload, job, err)) != 0) return rc;
     }
     if (!job->op
@@ -421,6 +450,7 @@ static void finish(struct http_exchange *exchange) {
         if (rc == 0) settle(exchange, &job);
     }
     if (rc != 0) refuse(exchange, &err);
+    blasd_job_release(&job);
 }
 
 static void on_fetched(void *arg, const struct blasd_err *err) {
@@ -475,7 +505,7 @@ static void submit_read(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = http_upload_submit(upload, upload->job, upload->cost, &err);
-    free(upload->job);
+    drop_job(upload->job);
     upload->job = NULL;
     if (rc != 0) refuse(exchange, &err);
 }

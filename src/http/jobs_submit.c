@@ -17,15 +17,18 @@
 /* Takes references as they were sent, for their targets may lie elsewhere when the request is
  * repeated: the job keeps the ids, the sum gets the rest. */
 static void plain_references(const struct http_upload *upload, struct blasd_job *plain,
-                             struct http_sum *sum) {
+                             struct blasd_reference ids[BLASD_MAX_INPUTS], struct http_sum *sum) {
     plain->payload_bytes = 0;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        const struct blasd_reference *sent = &upload->references.sent[i].reference;
-        size_t bounds = (size_t)sent->sliced * sizeof *sent->from;
+    for (int i = 0; plain->op->inputs[i].name != NULL; i++) {
+        const struct blasd_reference *sent = upload->references.sent[i].reference;
+        size_t bounds;
         if (!blasd_source_refers(&upload->references.sent[i].source)) continue;
+        bounds = (size_t)sent->sliced * sizeof *sent->from;
         plain->inputs[i] = upload->references.sent[i];
         plain->inputs[i].source.bytes = 0;
-        plain->inputs[i].reference.sliced = 0;
+        ids[i] = *sent;
+        ids[i].sliced = 0;
+        plain->inputs[i].reference = &ids[i];
         http_sum_add(sum, sent->output, strnlen(sent->output, sizeof sent->output) + 1);
         http_sum_add(sum, sent->from, bounds);
         http_sum_add(sum, sent->to, bounds);
@@ -37,17 +40,24 @@ static void plain_references(const struct http_upload *upload, struct blasd_job 
 static int take_fingerprint(struct http_upload *upload, const struct blasd_job *job,
                             struct http_digest *ret, struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
-    struct blasd_job plain = *job;
+    struct blasd_job plain;
+    struct blasd_reference ids[BLASD_MAX_INPUTS];
+    struct blasd_extras extras;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
     struct http_digest tensors, all;
     int rc;
+    blasd_job_share(job, &plain);
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     plain.most_s = 0;
-    memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
+    if (job->extras != NULL) {
+        extras = *job->extras;
+        memset(extras.keeping.ids, 0, sizeof extras.keeping.ids);
+        plain.extras = &extras;
+    }
     plain.trace = (struct blasd_trace){.sampled = false};
-    if (upload->references.sent != NULL) plain_references(upload, &plain, &sum);
+    if (upload->references.sent != NULL) plain_references(upload, &plain, ids, &sum);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     if (upload->intake != NULL && (rc = blasd_intake_steps(upload->intake, scratch, err)) != 0)
@@ -78,16 +88,16 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job,
 }
 
 static void answer_queued(struct http_upload *upload) {
-    struct blasd_record queued = {.state = BLASD_QUEUED,
-                                  .priority = upload->priority,
-                                  .device = upload->device,
-                                  .created_us = upload->created_us,
-                                  .timing.receive_us = upload->receive_us};
+    struct blasd_record queued;
+    blasd_record_init(&queued);
+    queued.priority = upload->priority;
+    queued.device = upload->device;
+    queued.created_us = upload->created_us;
+    queued.timing.receive_us = upload->receive_us;
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
     memcpy(queued.labels, upload->labels, sizeof queued.labels);
     memcpy(queued.trace_id, upload->exchange->request.tracing.trace.id, sizeof queued.trace_id);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
     http_reply_document(upload->exchange, 202, &queued, NULL);
 }
 
@@ -201,7 +211,8 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_front_queue_now_us(http_queue(exchange));
     job->most_s = (uint16_t)exchange->caller.job_s;
-    job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
+    if (job->extras != NULL)
+        job->extras->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
     job->trace = exchange->request.tracing.trace;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
@@ -285,9 +296,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission, err)) != 0)
         return rc;
-    if (job->keeping.keep != 0)
+    if (blasd_job_keeping(job)->keep != 0)
         blasd_front_queue_keep_outputs(http_queue(exchange), &exchange->caller.principal, job->id,
-                                       &job->keeping);
+                                       &job->extras->keeping);
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(http_queue(exchange), &exchange->caller.principal, &submission,
                            exchange->id);
@@ -301,7 +312,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
     upload->op = job->op->name;
-    memcpy(upload->labels, job->labels, sizeof upload->labels);
+    if (job->extras != NULL) memcpy(upload->labels, job->extras->labels, sizeof upload->labels);
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;

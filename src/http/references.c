@@ -40,7 +40,7 @@ static struct blasd_input *input_of(const struct lookup *lookup) {
 
 static int check_dtype(const struct lookup *lookup, enum blasd_dtype is, struct blasd_err *err) {
     const struct blasd_input *input = input_of(lookup);
-    if (!input->reference.typed || input->tensor.dtype == is) return 0;
+    if (!input->reference->typed || input->tensor.dtype == is) return 0;
     return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
                       "what it refers to is %s, and not %s", blasd_dtype_name(is),
                       blasd_dtype_name(input->tensor.dtype));
@@ -52,10 +52,10 @@ static int describe(const struct lookup *lookup, const struct blasd_tensor *whol
     struct blasd_input *input = input_of(lookup);
     int rc = check_dtype(lookup, whole->dtype, err);
     if (rc == 0)
-        rc = blasd_reference_resolve(&input->reference, whole, offset, &input->tensor,
+        rc = blasd_reference_resolve(input->reference, whole, offset, &input->tensor,
                                      &input->source.offset, lookup->field, err);
     input->source.bytes = rc == 0 ? blasd_tensor_bytes(&input->tensor) : 0;
-    input->reference.blob_bytes = blob_bytes;
+    input->reference->blob_bytes = blob_bytes;
     input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
     return rc;
 }
@@ -80,10 +80,10 @@ static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err
     struct http_sum sum = sink->sum; /* of what was sent, which says it once already */
     int rc;
     bytes += input->source.offset;
-    if (input->reference.sliced > 0) {
+    if (blasd_input_sliced(input) > 0) {
         if ((gathered = malloc(size)) == NULL) return blasd_no_memory(err);
         to.data = gathered;
-        blasd_reference_gather(&input->reference, bytes, &to);
+        blasd_reference_gather(input->reference, bytes, &to);
         bytes = gathered;
     }
     to.data = (void *)(uintptr_t)bytes; /* to be read alone */
@@ -99,7 +99,7 @@ static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err
     if (rc != 0) return rc;
     input->source =
         (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = at, .bytes = size};
-    memset(&input->reference, 0, sizeof input->reference);
+    memset(input->reference, 0, sizeof *input->reference);
     return 0;
 }
 
@@ -126,7 +126,7 @@ static void copy_small(const struct lookup *lookup, const struct blasd_stored_te
     if (upload->sink.base.in_place || upload->job->op->composed) return;
     bytes = http_small_tensor(&loop->small_tensors, loop->server->store, tensor);
     if (bytes != NULL && copy(lookup, bytes, &err) == 0)
-        memcpy(input_of(lookup)->reference.id, tensor->id, sizeof tensor->id);
+        memcpy(input_of(lookup)->reference->id, tensor->id, sizeof tensor->id);
 }
 
 static void on_tensor(void *arg, const struct blasd_err *err,
@@ -144,7 +144,7 @@ static void on_tensor(void *arg, const struct blasd_err *err,
 static void ask_tensor(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
-    const char *id = input_of(lookup)->reference.id;
+    const char *id = input_of(lookup)->reference->id;
     blasd_front_queue_tensor_get(http_queue(exchange), &exchange->caller.principal, id, false,
                                  on_tensor, lookup);
 }
@@ -159,7 +159,7 @@ static int take_output(struct lookup *lookup, const struct blasd_record *record,
     int rc;
     if (blasd_withholds(&record->keeping, i)) { /* it is a tensor */
         input->source.kind = BLASD_SOURCE_TENSOR;
-        blasd_keeping_id(&record->keeping, record->id, i, input->reference.id);
+        blasd_keeping_id(&record->keeping, record->id, i, input->reference->id);
         ask_tensor(lookup);
         return 0;
     }
@@ -186,7 +186,7 @@ static int take_record(struct lookup *lookup, const void *bytes, size_t len,
                           "%s is a graph, whose results cannot be referred to: make this a step of "
                           "it, or store the result with POST /tensors",
                           record.id);
-    i = blasd_record_output(&record, &input_of(lookup)->reference, lookup->field, err);
+    i = blasd_record_output(&record, input_of(lookup)->reference, lookup->field, err);
     return i < 0 ? i : take_output(lookup, &record, i, (const char *)bytes + payload_at, err);
 }
 
@@ -203,7 +203,7 @@ static void on_job(void *arg, const struct blasd_err *err, const void *bytes, si
 static void ask_job(struct lookup *lookup) {
     struct http_exchange *exchange = lookup->all->upload->exchange;
     lookup->all->left++;
-    const char *id = input_of(lookup)->reference.id;
+    const char *id = input_of(lookup)->reference->id;
     blasd_front_queue_get(http_queue(exchange), &exchange->caller.principal, id, on_job, lookup);
 }
 
@@ -214,17 +214,17 @@ int http_references_resolve(struct http_upload *upload,
     if (all == NULL) return blasd_no_memory(err);
     *all = (struct resolving){.upload = upload, .done = done, .left = 1};
     http_exchange_hold(upload->exchange);
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+    for (int i = 0; upload->job->op->inputs[i].name != NULL; i++) {
         struct lookup *lookup = &all->lookups[i];
         struct blasd_input *input = &upload->job->inputs[i];
         const struct blasd_source *source = &input->source;
         if (!blasd_source_refers(source)) continue;
         lookup->all = all;
         lookup->input = i;
-        if (input->reference.field[0] == '\0')
-            snprintf(input->reference.field, sizeof input->reference.field, "inputs.%s",
+        if (input->reference->field[0] == '\0')
+            snprintf(input->reference->field, sizeof input->reference->field, "inputs.%s",
                      upload->job->op->inputs[i].name);
-        memcpy(lookup->field, input->reference.field, sizeof lookup->field);
+        memcpy(lookup->field, input->reference->field, sizeof lookup->field);
         if (source->kind == BLASD_SOURCE_TENSOR)
             ask_tensor(lookup);
         else

@@ -78,7 +78,7 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
 
 /* The one that an operation is asked for: the first of its outputs. -1: the record has none. */
 static int main_output(const struct blasd_record *record) {
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; i < record->output_count; i++)
         if (blasd_record_sends(record, i)) return i;
     return -1;
 }
@@ -400,7 +400,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
 static bool has_small_output(const struct http_exchange *exchange,
                              const struct blasd_record *record) {
     uint64_t most = exchange->home->server->limits->answer_inline_elements;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; i < record->output_count; i++)
         if (blasd_record_sends(record, i) &&
             (uint64_t)blasd_tensor_elements(&record->outputs[i].tensor) <= most)
             return true;

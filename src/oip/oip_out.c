@@ -23,7 +23,7 @@ static int choose_outputs(const struct blasd_record *record, const struct blasd_
                           struct blasd_oip_output chosen[BLASD_MAX_OUTPUTS],
                           struct blasd_err *err) {
     int count = 0;
-    for (int i = 0; oip->output_count == 0 && i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; oip->output_count == 0 && i < record->output_count; i++)
         if (document_output(record, i) != NULL)
             chosen[count++] =
                 (struct blasd_oip_output){.position = i, .binary = oip->binary_outputs};

@@ -230,7 +230,7 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
 /* "t=BLOB,BLOB...", the blobs that the job holds; returns its length, 0 if it holds none. */
 static int write_references(const struct blasd_job *job, const char *gap, char *text, size_t size) {
     int len = 0;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         char name[BLASD_REFERRED_NAME];
         if (!blasd_input_holds(&job->inputs[i])) continue;
         blasd_input_blob(&job->inputs[i], name);
@@ -270,7 +270,7 @@ static void add_options(struct front_submit *submit, struct item *item,
     }
     len += write_references(s->job, gap, text + len, sizeof text - (size_t)len);
     gap = len > 0 ? " " : "";
-    if (s->job->keeping.keep != 0) {
+    if (blasd_job_keeping(s->job)->keep != 0) {
         len +=
             snprintf(text + len, sizeof text - (size_t)len, "%sm=%" PRIu64 ":%" PRIu64 ":%" PRIu64,
                      gap, front_tensor_quota(call->queue, principal), s->made_bytes, s->made);
@@ -312,8 +312,8 @@ static size_t write_note(const struct blasd_front_queue *queue,
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
     len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
-    if (s->job->labels[0] != '\0')
-        len += blasd_text_join(note + len, size - len, " ", s->job->labels, NULL);
+    if (blasd_job_labels(s->job)[0] != '\0')
+        len += blasd_text_join(note + len, size - len, " ", blasd_job_labels(s->job), NULL);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
     bool alone = front_alone(principal);
     struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
@@ -389,7 +389,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     struct front_entry like;
     int number;
     if (s->batch_key == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
-        s->idempotency_key != NULL || s->notify != NULL || s->job->keeping.keep != 0 ||
+        s->idempotency_key != NULL || s->notify != NULL || blasd_job_keeping(s->job)->keep != 0 ||
         blasd_job_refers(s->job) || jobs_most(&queue->entries, predicted_us(s->work_s)) < 2)
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);

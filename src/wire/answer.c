@@ -93,7 +93,7 @@ static bool make_json_one(struct blasd_answer *answer, const struct blasd_record
 static bool make_safetensors(struct blasd_answer *answer, const struct blasd_record *record,
                              const void *payload, int output) {
     int outputs[BLASD_MAX_OUTPUTS], count = 0;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; i < record->output_count; i++)
         if ((output == -1 || output == i) && document_output(record, i) != NULL)
             outputs[count++] = i;
     safetensors_order(record, outputs, count);
@@ -136,7 +136,7 @@ struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const v
     struct blasd_answer *answer;
     int outputs = 0;
     if (!blasd_answer_possible(record, output, format)) return NULL;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; i < record->output_count; i++)
         if (blasd_record_sends(record, i)) outputs++;
     answer = blasd_answer_begin(outputs, TEXT_MOST);
     if (answer == NULL) return NULL;

@@ -31,7 +31,7 @@ static const struct blasd_port *outputs_of(const struct blasd_record *record) {
 
 const struct blasd_port *document_output(const struct blasd_record *record, int i) {
     const struct blasd_port *outputs = outputs_of(record);
-    if (i < 0 || i >= BLASD_MAX_OUTPUTS || !blasd_record_sends(record, i)) return NULL;
+    if (i < 0 || !blasd_record_sends(record, i)) return NULL;
     for (int n = 0; outputs != NULL && outputs[n].name != NULL; n++)
         if (n == i) return &outputs[i];
     return NULL;
@@ -127,7 +127,7 @@ static void write_outputs(struct json_out *out, const struct blasd_record *recor
     bool first = true;
     json_out_put(out, ",\"outputs\":{");
     for (int i = 0; outputs != NULL && outputs[i].name != NULL; i++) {
-        if (record->outputs[i].tensor.rank < 0) continue;
+        if (!blasd_record_has(record, i)) continue;
         if (!first) json_out_put(out, ",");
         write_output(out, record, i, outputs[i].name, data);
         first = false;

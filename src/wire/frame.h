@@ -16,7 +16,8 @@
 /* Appends the frame of `job` to `out`, then zeros up to a multiple of 64 counted from the frame's
  * first byte, where the payload begins if it travels inline; the caller appends it. */
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err);
-/* Reads a frame; *payload_at is where the inline payload begins (== len where there is none).
+/* Reads a frame into a job that holds nothing, and to be released; after an error it holds nothing.
+ * *payload_at is where the inline payload begins (== len where there is none).
  * internal_error for a frame that is not well formed, unknown_operation where this build has not
  * the operation. */
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,

@@ -75,9 +75,10 @@ static void put_position(struct frame_writer *w, int position) {
     frame_put(w, &value, sizeof value);
 }
 
-static void put_slice(struct frame_writer *w, const struct blasd_reference *reference) {
-    frame_put_u8(w, (unsigned)reference->sliced);
-    for (int i = 0; i < reference->sliced; i++) {
+static void put_slice(struct frame_writer *w, const struct blasd_input *input) {
+    const struct blasd_reference *reference = input->reference;
+    frame_put_u8(w, (unsigned)blasd_input_sliced(input));
+    for (int i = 0; i < blasd_input_sliced(input); i++) {
         frame_put(w, &reference->from[i], sizeof reference->from[i]);
         frame_put(w, &reference->to[i], sizeof reference->to[i]);
     }
@@ -96,7 +97,7 @@ static void put_references(struct frame_writer *w, const struct blasd_graph *gra
         put_position(w, source->step);
         frame_put_text(w, graph->steps[source->step]->job.op->outputs[source->output].name,
                        BLASD_NAME_MAX);
-        if (schema == SCHEMA_OF_PARTS) put_slice(w, &job->inputs[i].reference);
+        if (schema == SCHEMA_OF_PARTS) put_slice(w, &job->inputs[i]);
     }
 }
 
@@ -150,11 +151,15 @@ int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out,
             const struct blasd_input *input = &step->job.inputs[n];
             const struct blasd_source *source = &input->source;
             put_position(&w, (int)source->kind);
-            put_position(&w, source->kind == BLASD_SOURCE_NONE ? 0 : source->step);
+            put_position(&w, source->kind == BLASD_SOURCE_STEP || source->kind == BLASD_SOURCE_GIVEN
+                                 ? source->step
+                                 : 0);
             put_position(&w, source->kind == BLASD_SOURCE_STEP ? source->output : 0);
             if (source->kind != BLASD_SOURCE_STEP) continue;
-            put_position(&w, input->reference.typed ? (int)input->tensor.dtype : -1);
-            put_slice(&w, &input->reference);
+            put_position(&w, input->reference != NULL && input->reference->typed
+                                 ? (int)input->tensor.dtype
+                                 : -1);
+            put_slice(&w, input);
         }
         code = add(&w, room, out, err);
     }
@@ -183,9 +188,11 @@ static int get_value(struct frame_reader *r, const struct blasd_graph *graph, in
     return 0;
 }
 
-static int get_slice(struct frame_reader *r, struct blasd_reference *reference,
-                     struct blasd_err *err) {
+static int get_slice(struct frame_reader *r, struct blasd_input *input, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
+    struct blasd_reference *reference;
+    if (count == 0) return 0;
+    if ((reference = blasd_input_refer(input)) == NULL) return no_memory(err);
     if (count > BLASD_MAX_RANK) return frame_broken(err, "a slice bounds too many lengths");
     for (reference->sliced = 0; reference->sliced < (int)count; reference->sliced++) {
         frame_get(r, &reference->from[reference->sliced], sizeof reference->from[0]);
@@ -212,7 +219,7 @@ static int get_references(struct frame_reader *r, const struct blasd_graph *grap
                               "this worker's %s has no input '%s'", job->op->name, name);
         if (blasd_job_has(job, i)) return frame_broken(err, "an input stands in it twice");
         job->inputs[i].source = source;
-        if (schema == SCHEMA_OF_PARTS) code = get_slice(r, &job->inputs[i].reference, err);
+        if (schema == SCHEMA_OF_PARTS) code = get_slice(r, &job->inputs[i], err);
         if (code != 0) return code;
     }
     return 0;

@@ -38,7 +38,7 @@ struct numbers {
 _Static_assert(sizeof(struct numbers) == 32, "no padding");
 
 static void put_reference(struct frame_writer *w, const struct blasd_input *input) {
-    const struct blasd_reference *reference = &input->reference;
+    const struct blasd_reference *reference = input->reference;
     frame_put_text(w, reference->id, sizeof reference->id);
     frame_put(w, &input->source.offset, sizeof input->source.offset);
     frame_put(w, &reference->blob_bytes, sizeof reference->blob_bytes);
@@ -75,7 +75,10 @@ static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
     frame_put_text(w, port->name, BLASD_NAME_MAX);
     bool refers = blasd_source_refers(&input->source);
-    frame_put_tensor(w, &input->tensor, refers ? 0 : input->source.offset, input->source.bytes);
+    if (input->source.kind == BLASD_SOURCE_RULE)
+        frame_put_tensor(w, &input->tensor, 0, 0);
+    else
+        frame_put_tensor(w, &input->tensor, refers ? 0 : input->source.offset, input->source.bytes);
     frame_put_u8(w, (unsigned)input->tensor.order);
     frame_put_u8(w, (unsigned)input->source.kind);
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
@@ -148,14 +151,16 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     put_place(&w, job);
     if (traced) put_trace(&w, &job->trace);
     frame_put_body(&w, job);
-    put_keeping(&w, &job->keeping);
-    if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
+    put_keeping(&w, blasd_job_keeping(job));
+    if (blasd_job_labels(job)[0] != '\0')
+        frame_put_text(&w, blasd_job_labels(job), BLASD_LABELS_MAX);
     return frame_end(&w, room, out, err);
 }
 
 static int get_reference(struct frame_reader *r, struct blasd_input *input, struct blasd_err *err) {
-    struct blasd_reference *reference = &input->reference;
+    struct blasd_reference *reference = blasd_input_refer(input);
     bool tensor = input->source.kind == BLASD_SOURCE_TENSOR;
+    if (reference == NULL) return blasd_no_memory(err);
     frame_get_text(r, reference->id, sizeof reference->id);
     frame_get(r, &input->source.offset, sizeof input->source.offset);
     frame_get(r, &reference->blob_bytes, sizeof reference->blob_bytes);
@@ -172,8 +177,10 @@ static int get_reference(struct frame_reader *r, struct blasd_input *input, stru
 }
 
 static int get_keeping(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
-    struct blasd_keeping *keeping = &job->keeping;
+    struct blasd_keeping *keeping;
     if (r->bad || r->at == r->end || *r->at != 1) return 0;
+    if (blasd_job_extras(job) == NULL) return blasd_no_memory(err);
+    keeping = &job->extras->keeping;
     r->at++;
     frame_get(r, &keeping->keep, sizeof keeping->keep);
     frame_get(r, &keeping->withhold, sizeof keeping->withhold);
@@ -216,32 +223,31 @@ static int get_source(struct frame_reader *r, const struct blasd_job *job,
 
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     char name[BLASD_NAME_MAX];
-    struct blasd_input input;
-    unsigned order, kind;
+    struct blasd_input *input;
+    unsigned order;
     int at, code;
-    blasd_input_init(&input);
     frame_get_text(r, name, sizeof name);
-    /* where the bytes of what it refers to lie is checked with the blob at hand */
-    code = frame_get_tensor(r, UINT64_MAX, &input.tensor, &input.source.offset, &input.source.bytes,
-                            err);
-    if (code != 0) return code;
-    order = frame_get_u8(r);
-    kind = frame_get_u8(r);
-    frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
-    if (r->bad) return frame_broken(err, "an input ends early");
-    input.source.kind = (enum blasd_source_kind)kind;
-    if (order > BLASD_COLUMN_MAJOR)
-        return frame_broken(err, "an input is of a kind that is not known");
-    if ((code = get_source(r, job, &input, err)) != 0) return code;
-    if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
-        return frame_broken(err, "an input points outside its elements");
     at = blasd_op_input(job->op, name);
     if (at < 0)
         return blasd_fail(err, BLASD_E_unknown_input, "inputs",
                           "this worker's %s has no input '%s'", job->op->name, name);
     if (blasd_job_has(job, at)) return frame_broken(err, "an input stands in it twice");
-    input.tensor.order = (enum blasd_order)order;
-    job->inputs[at] = input;
+    input = &job->inputs[at];
+    /* where the bytes of what it refers to lie is checked with the blob at hand */
+    code = frame_get_tensor(r, UINT64_MAX, &input->tensor, &input->source.offset,
+                            &input->source.bytes, err);
+    if (code != 0) return code;
+    order = frame_get_u8(r);
+    input->source.kind = (enum blasd_source_kind)frame_get_u8(r);
+    frame_get(r, &input->first_nonfinite, sizeof input->first_nonfinite);
+    if (r->bad) return frame_broken(err, "an input ends early");
+    if (order > BLASD_COLUMN_MAJOR)
+        return frame_broken(err, "an input is of a kind that is not known");
+    input->tensor.order = (enum blasd_order)order;
+    if ((code = get_source(r, job, input, err)) != 0) return code;
+    if (input->first_nonfinite < -1 ||
+        input->first_nonfinite >= blasd_tensor_elements(&input->tensor))
+        return frame_broken(err, "an input points outside its elements");
     return 0;
 }
 
@@ -341,8 +347,9 @@ int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_e
 /* What stands behind the parameters, where that is not yet the padding. */
 static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     if (r->at == r->end || *r->at == 0) return 0;
-    frame_get_text(r, job->labels, sizeof job->labels);
-    if (!r->bad && blasd_labels_valid(job->labels)) return 0;
+    if (blasd_job_extras(job) == NULL) return blasd_no_memory(err);
+    frame_get_text(r, job->extras->labels, sizeof job->extras->labels);
+    if (!r->bad && blasd_labels_valid(job->extras->labels)) return 0;
     return frame_broken(err, "its labels are none");
 }
 
@@ -353,8 +360,8 @@ size_t blasd_job_frame_size(const void *frame, size_t len) {
     return header.size < len ? header.size : len;
 }
 
-int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
-                     struct blasd_err *err) {
+static int decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
+                  struct blasd_err *err) {
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
     const struct blasd_op *op;
     struct frame_reader r;
@@ -393,4 +400,13 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);
+}
+
+int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
+                     struct blasd_err *err) {
+    int code;
+    job->op = NULL;
+    code = decode(frame, len, job, payload_at, err);
+    if (code != 0) blasd_job_release(job);
+    return code;
 }

@@ -139,8 +139,7 @@ static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
     unsigned count = 0;
     if (op == NULL || (keeping->keep | keeping->withhold) == 0) return;
     for (int i = 0; op->outputs[i].name != NULL; i++)
-        if (record->outputs[i].tensor.rank >= 0 &&
-            (blasd_keeps(keeping, i) || blasd_withholds(keeping, i)))
+        if (blasd_record_has(record, i) && (blasd_keeps(keeping, i) || blasd_withholds(keeping, i)))
             count++;
     frame_put_u8(w, KEEPING);
     frame_put_u8(w, count);
@@ -148,7 +147,7 @@ static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
     for (int i = 0; op->outputs[i].name != NULL; i++) {
         const struct blasd_tensor *tensor = &record->outputs[i].tensor;
         bool keep = blasd_keeps(keeping, i), withhold = blasd_withholds(keeping, i);
-        if (tensor->rank < 0 || (!keep && !withhold)) continue;
+        if (!blasd_record_has(record, i) || (!keep && !withhold)) continue;
         frame_put_text(w, op->outputs[i].name, BLASD_NAME_MAX);
         frame_put_tensor(w, tensor, 0, blasd_tensor_bytes(tensor));
         frame_put_u8(w, (keep ? KEPT : 0) | (withhold ? WITHHELD : 0));
@@ -240,14 +239,18 @@ static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *
     frame_get_text(r, execution->device, sizeof execution->device);
     frame_get_text(r, execution->device_name, sizeof execution->device_name);
     frame_get_text(r, execution->method, sizeof execution->method);
-    for (int i = 0; i < execution->warning_count; i++)
+    for (int i = 0; i < execution->warning_count; i++) {
+        execution->warnings[i].code = (enum blasd_warning_code)0;
         frame_get_text(r, execution->warnings[i].text, BLASD_WARNING_MAX);
+    }
 }
 
 /* An output that this version does not have (the record is of a newer one) is left out. */
 static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_record *record,
                        struct blasd_err *err) {
-    const struct blasd_op *op = count == 0 ? NULL : blasd_op_find(record->op);
+    const struct blasd_op *op = blasd_op_find(record->op);
+    if (op != NULL) record->output_count = blasd_op_output_count(op);
+    for (int i = 0; i < record->output_count; i++) record->outputs[i].tensor.rank = -1;
     if (count != 0 && op == NULL)
         return blasd_fail(err, BLASD_E_unknown_operation, "op",
                           "this version has no operation '%s'", record->op);
@@ -311,8 +314,7 @@ static void get_codes(struct frame_reader *r, struct blasd_execution *execution)
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
     int code;
-    memset(record, 0, sizeof *record);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    blasd_record_init(record);
     code = frame_open(bytes, len, MAGIC, SCHEMA, &head->header, r, err);
     if (code != 0) return code;
     frame_get(r, head, sizeof *head);

@@ -24,6 +24,7 @@ struct blasd_graph_in *blasd_graph_in_new(const struct blasd_limits *limits,
 void blasd_graph_in_free(struct blasd_graph_in *graph) {
     if (graph == NULL) return;
     blasd_graph_release(&graph->graph);
+    for (int i = 0; i < graph->given_count; i++) free(graph->given[i].reference);
     free(graph->references.items);
     free(graph->results.items);
     free(graph->by_name);
@@ -103,9 +104,8 @@ static int find_data(const struct blasd_named_inputs *inputs, const struct graph
     char shown[BLASD_SANITIZED_MAX];
     for (int n = 0; n < inputs->count; n++)
         if (strcmp(inputs->items[n].name, from->name) == 0) {
-            *to = inputs->items[n].input;
             used[n] = true;
-            return 0;
+            return blasd_input_copy(to, &inputs->items[n].input, err);
         }
     return blasd_fail(err, BLASD_E_unknown_input, field, "the graph's inputs have no '%s'",
                       blasd_sanitize(shown, from->name, strlen(from->name)));
@@ -113,7 +113,7 @@ static int find_data(const struct blasd_named_inputs *inputs, const struct graph
 
 /* Whether two references mean the same part of the same tensor. */
 static bool same_reference(const struct blasd_input *a, const struct blasd_input *b) {
-    const struct blasd_reference *p = &a->reference, *q = &b->reference;
+    const struct blasd_reference *p = a->reference, *q = b->reference;
     size_t bounds = (size_t)p->sliced * sizeof *p->from;
     return a->source.kind == b->source.kind && strcmp(p->id, q->id) == 0 &&
            strcmp(p->output, q->output) == 0 && p->typed == q->typed && p->sliced == q->sliced &&
@@ -133,12 +133,14 @@ static int give(struct blasd_graph_in *graph, const char *step, const char *fiel
             "counted by itself (limit graph_tensors)",
             n);
     if (n == graph->given_count) {
-        char *text = graph->given[n].reference.field;
-        size_t size = sizeof input->reference.field, len;
+        char *text = input->reference->field;
+        size_t size = sizeof input->reference->field, len;
         graph->given[graph->given_count++] = *input;
+        input->reference = NULL;
         len = blasd_text_join(text, size, "steps.", step, ".");
         blasd_text_join(text + len, size - len, field, "", NULL);
     }
+    free(input->reference);
     blasd_input_init(input);
     input->source.kind = BLASD_SOURCE_GIVEN;
     input->source.step = n + BLASD_GRAPH_GIVEN;
@@ -269,7 +271,7 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
                        const struct blasd_named_inputs *inputs, struct blasd_job *job,
                        struct blasd_err *err) {
     struct blasd_graph *graph = &in->graph;
-    int rc = graph_in_text(in, "steps", &fields->steps, err);
+    int rc = graph_in_text(in, "steps", &fields->steps, err), given;
     if (rc == 0) rc = graph_in_text(in, "results", &fields->results, err);
     if (rc == 0 && in->sink->in_place)
         rc = blasd_fail(err, BLASD_E_body_file_refused, "Body-File",
@@ -284,16 +286,17 @@ int blasd_graph_in_job(struct blasd_graph_in *in, const struct blasd_request_fie
     if (rc != 0) return rc;
     blasd_job_init(job, &blasd_op_graph);
     memcpy(job->inputs + BLASD_GRAPH_GIVEN, in->given, (size_t)in->given_count * sizeof *in->given);
-    if (in->given_count == 0) rc = blasd_graph_in_plan(in, job, err);
-    blasd_request_fields_note(fields, job);
-    return rc;
+    given = in->given_count;
+    in->given_count = 0; /* they are the job's */
+    if (given == 0) rc = blasd_graph_in_plan(in, job, err);
+    return rc == 0 ? blasd_request_fields_note(fields, job, err) : rc;
 }
 
 int blasd_graph_in_plan(struct blasd_graph_in *in, struct blasd_job *job, struct blasd_err *err) {
     struct blasd_graph *graph = &in->graph;
     int rc;
     for (int s = 0; s < graph->step_count; s++)
-        for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        for (int i = 0; graph->steps[s]->job.op->inputs[i].name != NULL; i++) {
             struct blasd_input *input = &graph->steps[s]->job.inputs[i];
             if (input->source.kind != BLASD_SOURCE_GIVEN) continue;
             input->tensor = job->inputs[input->source.step].tensor;

@@ -40,13 +40,13 @@ struct reading {
     struct graph_reference *reference; /* the one that is being read */
     struct blasd_named_input *to;      /* the input that it is of */
     bool of_graph;                     /* what is looked at names a step, or an input */
-    bool sliced;
+    bool sliced, typed;
 };
 
 /* Which part of a step's output is meant, or its dtype. */
 static int read_part(struct reading *reading, bool slice, const char *value, const char **next,
                      struct blasd_err *err) {
-    bool *was = slice ? &reading->sliced : &reading->to->input.reference.typed;
+    bool *was = slice ? &reading->sliced : &reading->typed;
     char field[BLASD_NAME_MAX + 16];
     blasd_text_join(field, sizeof field, "inputs.", reading->to->name, NULL);
     if (*was)
@@ -106,7 +106,7 @@ static int check_reference(const struct reading *reading, struct blasd_err *err)
     if (to->name[0] == '\0' || (to->input && to->output[0] != '\0'))
         return blasd_fail(err, BLASD_E_invalid_tensor, "",
                           "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
-    if (to->input && (reading->sliced || reading->to->input.reference.typed))
+    if (to->input && (reading->sliced || reading->typed))
         return blasd_fail(err, BLASD_E_invalid_reference, "",
                           "data beside the steps are meant as they are: slice and dtype go with a "
                           "step, a tensor or an output of a job");
@@ -117,7 +117,7 @@ static int read_reference(struct reading *reading, const char *value, struct bla
                           const char **next, struct blasd_err *err) {
     int rc;
     reading->to = to;
-    reading->sliced = false;
+    reading->sliced = reading->typed = false;
     reading->reference = add_reference(&reading->graph->references, err);
     if (reading->reference == NULL) return -(int)BLASD_E_no_space;
     rc = blasd_json_members(reading->text, value, read_reference_member, reading, next, err);
@@ -141,13 +141,10 @@ static int read_input(void *arg, const char *quote, const char *name, const char
     if (rc != 0) return rc;
     if (is_reference(reading, value)) return read_reference(reading, value, to, next, err);
     rc = blasd_json_tensor(reading->text, value, reading->graph->sink, to, next, err);
-    if (rc == 0 && to->remote != NULL) {
-        blasd_remote_free(to->remote);
-        to->remote = NULL;
+    if (rc == 0 && to->remote != NULL)
         return blasd_fail(err, BLASD_E_invalid_reference, "",
                           "a step has no input by URL: put it among the inputs of the graph, and "
                           "name it here with {\"input\":NAME}");
-    }
     return rc;
 }
 
@@ -217,6 +214,7 @@ static int read_job(struct blasd_graph_in *graph, const struct blasd_json_text *
                         "a step is an object with op, inputs and params");
     if (rc == 0) rc = blasd_request_fields_job(&reading.fields, &reading.inputs, job, err);
     blasd_request_fields_release(&reading.fields);
+    blasd_named_inputs_release(&reading.inputs);
     return rc;
 }
 

@@ -5,7 +5,7 @@
 
 bool blasd_graph_folded(const struct blasd_record *record) {
     return blasd_state_final(record->state) && record->graph == NULL &&
-           record->outputs[BLASD_GRAPH_OUT_REPORT].tensor.rank >= 0 &&
+           blasd_record_has(record, BLASD_GRAPH_OUT_REPORT) &&
            strcmp(record->op, blasd_op_graph.name) == 0;
 }
 
@@ -15,15 +15,15 @@ int blasd_graph_unfold(struct blasd_record *record, const void *payload,
     const struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
     int code;
     bool failed = record->state != BLASD_SUCCEEDED;
-    if (payload == NULL || (bytes.tensor.rank < 0 && !failed) || report->tensor.rank < 0)
+    if (payload == NULL || record->output_count <= BLASD_GRAPH_OUT_REPORT ||
+        (bytes.tensor.rank < 0 && !failed) || report->tensor.rank < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the record of a graph has no report");
     if (bytes.tensor.rank < 0) bytes = (struct blasd_output){.bytes = 0};
     code = blasd_graph_report_read((const unsigned char *)payload + report->offset,
                                    (size_t)report->bytes, bytes.bytes, ret, err);
     if (code != 0) return code;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
-        record->outputs[i] = (struct blasd_output){.tensor = {.rank = -1}};
-        if (i >= (*ret)->output_count) continue;
+    record->output_count = (*ret)->output_count;
+    for (int i = 0; i < record->output_count; i++) {
         record->outputs[i] = (*ret)->outputs[i];
         record->outputs[i].offset += bytes.offset;
     }

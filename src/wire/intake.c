@@ -204,6 +204,7 @@ const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake) {
 
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
     int rc = blasd_intake_end(intake, err);
+    job->op = NULL;
     if (rc != 0) return rc;
     intake->failed = true;
     if (intake->graph != NULL)
@@ -212,11 +213,7 @@ int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, stru
 }
 
 int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
-    int rc;
-    if (intake->graph == NULL) return 0;
-    rc = blasd_graph_in_plan(intake->graph, job, err);
-    blasd_request_fields_note(&intake->fields, job);
-    return rc;
+    return intake->graph == NULL ? 0 : blasd_graph_in_plan(intake->graph, job, err);
 }
 
 struct blasd_cost_step *blasd_intake_costs(const struct blasd_intake *intake, int *count) {
@@ -240,8 +237,7 @@ const char *blasd_intake_notify(const struct blasd_intake *intake) {
 void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
-    for (int i = 0; i < intake->inputs.count; i++)
-        blasd_remote_free(intake->inputs.items[i].remote);
+    blasd_named_inputs_release(&intake->inputs);
     blasd_request_fields_release(&intake->fields);
     blasd_graph_in_free(intake->graph);
     if (intake->freelist != NULL)

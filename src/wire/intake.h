@@ -74,7 +74,8 @@ const struct blasd_named_inputs *blasd_intake_inputs(const struct blasd_intake *
 const struct blasd_body *blasd_intake_body(const struct blasd_intake *intake);
 /* Ends the body, where that is still to be done, and fills `job`: operation, inputs with dtype,
  * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
- * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
+ * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. The
+ * caller releases the job, after an error too. */
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 /* Completes a job whose inputs refer to others, once these are described in it. */
 int blasd_intake_refer(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);

@@ -39,20 +39,23 @@ static int read_id(struct reading *reading, const char *p, bool tensor, const ch
         return blasd_fail(err, BLASD_E_reference_not_found, reading->field, "no %s has the id '%s'",
                           tensor ? "tensor" : "job", blasd_sanitize(shown, word, strlen(word)));
     }
-    memcpy(reading->to->input.reference.id, word, BLASD_ID_LEN + 1);
+    if (blasd_input_refer(&reading->to->input) == NULL) return blasd_no_memory(err);
+    memcpy(reading->to->input.reference->id, word, BLASD_ID_LEN + 1);
     return 0;
 }
 
 static int read_output(struct reading *reading, const char *p, const char **next,
                        struct blasd_err *err) {
+    struct blasd_reference *reference;
     char word[BLASD_JSON_WORD];
     int rc;
     if (*p != '"') return wrong(reading, err, "has an output that is no string");
     if ((rc = blasd_json_word(reading->text, p, word, next, err)) != 0) return rc;
-    if (strlen(word) >= sizeof reading->to->input.reference.output || word[0] == '\0')
+    if ((reference = blasd_input_refer(&reading->to->input)) == NULL) return blasd_no_memory(err);
+    if (strlen(word) >= sizeof reference->output || word[0] == '\0')
         return blasd_fail(err, BLASD_E_unknown_output, reading->field,
                           "no output of any job has such a name");
-    memcpy(reading->to->input.reference.output, word, strlen(word) + 1);
+    memcpy(reference->output, word, strlen(word) + 1);
     return 0;
 }
 
@@ -87,8 +90,10 @@ static int expect(struct reading *reading, const char **p, char c, struct blasd_
 }
 
 static int read_pair(struct reading *reading, const char **p, struct blasd_err *err) {
-    struct blasd_reference *reference = &reading->to->input.reference;
-    int i = reference->sliced, rc;
+    struct blasd_reference *reference = blasd_input_refer(&reading->to->input);
+    int i, rc;
+    if (reference == NULL) return blasd_no_memory(err);
+    i = reference->sliced;
     if (i == BLASD_MAX_RANK) return wrong(reading, err, "has a slice of too many lengths");
     if ((rc = expect(reading, p, '[', err)) != 0) return rc;
     if ((rc = read_bound(reading, *p, &reference->from[i], p, err)) != 0) return rc;
@@ -103,7 +108,7 @@ static int read_slice(struct reading *reading, const char *p, const char **next,
                       struct blasd_err *err) {
     int rc = expect(reading, &p, '[', err);
     while (rc == 0 && *p != ']') {
-        if (reading->to->input.reference.sliced > 0) rc = expect(reading, &p, ',', err);
+        if (blasd_input_sliced(&reading->to->input) > 0) rc = expect(reading, &p, ',', err);
         if (rc == 0) rc = read_pair(reading, &p, err);
     }
     *next = p + 1;
@@ -118,7 +123,8 @@ static int read_dtype(struct reading *reading, const char *p, const char **next,
     if ((rc = blasd_json_word(reading->text, p, word, next, err)) != 0) return rc;
     if (!blasd_dtype_find(word, strlen(word), &reading->to->input.tensor.dtype))
         return blasd_fail(err, BLASD_E_unsupported_dtype, reading->field, "this is no dtype");
-    reading->to->input.reference.typed = true;
+    if (blasd_input_refer(&reading->to->input) == NULL) return blasd_no_memory(err);
+    reading->to->input.reference->typed = true;
     return 0;
 }
 
@@ -193,7 +199,8 @@ static int finish_remote(struct reading *reading, struct blasd_err *err) {
                      "has a shape, which goes with a URL and a dtype, of plain bytes");
     remote->typed = reading->dtype;
     remote->dtype = reading->to->input.tensor.dtype;
-    reading->to->input.reference = (struct blasd_reference){.sliced = 0};
+    free(reading->to->input.reference);
+    reading->to->input.reference = NULL;
     remote->plain = reading->shape;
     remote->raw = blasd_tensor_make(remote->dtype, remote->raw.rank, remote->raw.shape);
     if (remote->plain && (rc = blasd_tensor_check(&remote->raw, reading->field, err)) != 0)

@@ -379,22 +379,27 @@ static int fill_params(const struct blasd_request_fields *fields, struct blasd_j
     return 0;
 }
 
-static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job *job,
+static int fill_inputs(struct blasd_named_inputs *inputs, struct blasd_job *job,
                        struct blasd_err *err) {
     for (int n = 0; n < inputs->count; n++) {
-        const struct blasd_named_input *item = &inputs->items[n];
+        struct blasd_named_input *item = &inputs->items[n];
         int i = blasd_op_input(job->op, item->name);
         if (i < 0) return blasd_request_fields_input(job->op, item->name, err);
         job->inputs[i] = item->input;
+        item->input.reference = NULL;
     }
     return 0;
 }
 
-void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job) {
+int blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job,
+                              struct blasd_err *err) {
     job->priority = fields->priority;
     job->device = fields->device;
     job->deadline_ms = fields->deadline_ms;
-    memcpy(job->labels, fields->labels, sizeof job->labels);
+    if (fields->labels[0] == '\0') return 0;
+    if (blasd_job_extras(job) == NULL) return blasd_no_memory(err);
+    memcpy(job->extras->labels, fields->labels, sizeof job->extras->labels);
+    return 0;
 }
 
 /* The output that a member names, as a bit. */
@@ -426,22 +431,25 @@ static int find_outputs(const struct blasd_op *op, const char *member, json_t *l
 /* What is kept is not sent, nor what is not among the results, where these are given. */
 static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_job *job,
                         struct blasd_err *err) {
-    struct blasd_keeping *keeping = &job->keeping;
+    struct blasd_extras *extras = blasd_job_extras(job);
+    struct blasd_keeping *keeping = &extras->keeping;
     uint64_t sent = 0;
-    int rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
+    int rc;
+    if (extras == NULL) return blasd_no_memory(err);
+    rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
     if (rc == 0) rc = find_outputs(job->op, "results", fields->sent, &sent, err);
     keeping->withhold = fields->sent != NULL ? ~sent : keeping->keep;
     return rc;
 }
 
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
-                             const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                             struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err) {
     const struct blasd_op *op;
     int rc;
     if ((rc = find_op(fields, &op, err)) != 0) return rc;
     blasd_job_init(job, op);
-    blasd_request_fields_note(fields, job);
+    if ((rc = blasd_request_fields_note(fields, job, err)) != 0) return rc;
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
     if ((fields->keep != NULL || fields->sent != NULL) &&
         (rc = fill_keeping(fields, job, err)) != 0)

@@ -53,10 +53,11 @@ int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_p
 /* Whether the operation has an input of that name; unknown_input, which says what it has. */
 int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err);
 /* Gives the job what is said of it as a whole: priority, device, deadline and labels. */
-void blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job);
-/* Fills `job` from what was gathered. */
+int blasd_request_fields_note(const struct blasd_request_fields *fields, struct blasd_job *job,
+                              struct blasd_err *err);
+/* Fills `job` from what was gathered; what its inputs refer by goes over to it. */
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
-                             const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                             struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err);
 
 #endif

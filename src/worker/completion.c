@@ -102,8 +102,10 @@ static void fill_outputs(const struct blasd_item *item, const struct blasd_task 
     record->payload_bytes = io->payload_bytes;
     record->payload_in_blob = io->has_out;
     record->slice = io->slice;
-    record->keeping = item->job.keeping;
+    if (item->job.extras != NULL) record->keeping = item->job.extras->keeping;
+    record->output_count = blasd_op_output_count(item->job.op);
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        record->outputs[i].tensor.rank = -1;
         if (item->plan.outputs[i].rank < 0) continue;
         record->outputs[i].tensor = task->outputs[i];
         record->outputs[i].offset = io->offsets[i];
@@ -117,11 +119,10 @@ void blasd_completion_record(const struct blasd_item *item, const struct blasd_t
                              const struct blasd_batch_place *place, struct blasd_record *record) {
     const struct blasd_job *job = &item->job;
     bool known = job->op != NULL;
-    memset(record, 0, sizeof *record);
+    blasd_record_init(record);
     memcpy(record->id, item->claim->id, sizeof record->id);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
     strncpy(record->op, known ? job->op->name : "unknown", sizeof record->op - 1);
-    if (known) memcpy(record->labels, job->labels, sizeof record->labels);
+    if (known) snprintf(record->labels, sizeof record->labels, "%s", blasd_job_labels(job));
     record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
     if (known) memcpy(record->trace_id, job->trace.id, sizeof record->trace_id);
     fill_timing(item, task, times, &record->timing);
@@ -142,6 +143,9 @@ void blasd_completion_record(const struct blasd_item *item, const struct blasd_t
 
 void blasd_completion_tell(const struct blasd_task *task, struct blasd_record *record) {
     struct blasd_output *report = &record->outputs[BLASD_GRAPH_OUT_REPORT];
+    record->outputs[BLASD_GRAPH_OUT_RESULTS].tensor.rank = -1;
+    record->output_count = BLASD_GRAPH_OUT_REPORT + 1;
+    *report = (struct blasd_output){.offset = 0};
     record->payload_bytes = report->bytes = task->told_bytes;
     report->tensor = task->outputs[BLASD_GRAPH_OUT_REPORT];
     report->tensor.shape[0] = (int64_t)task->told_bytes;
@@ -152,11 +156,11 @@ void blasd_completion_tell(const struct blasd_task *task, struct blasd_record *r
 static char *kept_text(const struct blasd_record *record) {
     size_t room = 1, len = 0;
     char *text, id[BLASD_ID_LEN + 1], form[BLASD_FORM_MAX];
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+    for (int i = 0; i < record->output_count; i++)
         if (blasd_keeps(&record->keeping, i)) room += BLASD_ID_LEN + BLASD_FORM_MAX + 32;
     if ((text = malloc(room)) == NULL) return NULL;
     text[0] = '\0';
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+    for (int i = 0; i < record->output_count; i++) {
         const struct blasd_tensor *tensor = &record->outputs[i].tensor;
         if (!blasd_keeps(&record->keeping, i) || tensor->rank < 0) continue;
         blasd_keeping_id(&record->keeping, record->id, i, id);

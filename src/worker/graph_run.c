@@ -170,7 +170,7 @@ static void look(const struct blasd_port *port, const struct blasd_tensor *tenso
  * no tensor may begin. */
 static int take_part(struct running *running, const struct blasd_input *input,
                      struct blasd_tensor *from, const char *name, struct blasd_err *err) {
-    struct blasd_reference slice = input->reference;
+    struct blasd_reference slice = *input->reference;
     const struct blasd_tensor whole = *from;
     char field[BLASD_NAME_MAX + 16];
     uint64_t at;
@@ -195,7 +195,7 @@ static int find_inputs(struct running *running, struct blasd_job *job,
             const struct blasd_resident *resident =
                 resident_of(running, value - running->graph.values);
             from[i] = running->made[value - running->graph.values];
-            if (input->reference.sliced > 0) {
+            if (blasd_input_sliced(input) > 0) {
                 int code = take_part(running, input, &from[i], job->op->inputs[i].name, err);
                 if (code != 0) return code;
             }
@@ -239,11 +239,11 @@ static const struct blasd_key *name_input(struct running *running, const struct 
         resident = resident_of(running, at);
         if (resident != NULL && resident->device_only && from->data == to->data)
             return resident->name;
-        if (running->uses[at] < 2 || input->reference.sliced > 0) return NULL;
+        if (running->uses[at] < 2 || blasd_input_sliced(input) > 0) return NULL;
     } else if (input->source.kind == BLASD_SOURCE_GIVEN) {
         input = &running->task->job->inputs[input->source.step];
         if (!blasd_source_refers(&input->source)) return NULL;
-        id = input->reference.id;
+        id = input->reference->id;
         at = (int64_t)input->source.offset;
     } else if (input->source.kind != BLASD_SOURCE_PAYLOAD) {
         return NULL;

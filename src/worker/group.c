@@ -28,14 +28,11 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
     size_t payload_at = 0;
     item->claim = claim;
     item->payload = NULL;
-    item->job.op = NULL;
+    blasd_job_release(&item->job); /* of the claim before */
     item->err = (struct blasd_err){0};
     item->next = -1;
-    if (blasd_job_decode(claim->frame, claim->frame_len, &item->job, &payload_at, &item->err) !=
-        0) {
-        item->job.op = NULL;
+    if (blasd_job_decode(claim->frame, claim->frame_len, &item->job, &payload_at, &item->err) != 0)
         return;
-    }
     if (!item->job.payload_in_blob && !blasd_slice_given(&item->job.slice)) {
         item->payload = (const unsigned char *)claim->frame + payload_at;
         if (item->job.payload_bytes > claim->frame_len - payload_at) {

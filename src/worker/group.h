@@ -36,8 +36,8 @@ struct blasd_grouping {
 int blasd_grouping_init(struct blasd_grouping *grouping, int max);
 void blasd_grouping_release(struct blasd_grouping *grouping);
 
-/* Reads the claim's frame into `item` and plans the job; whatever is wrong with it is in item->err.
- */
+/* Reads the claim's frame into `item`, zeroed or read before, and plans the job; whatever is wrong
+ * with it is in item->err. Its job is released by the caller in the end. */
 void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim);
 
 /* What it takes of the machine's memory. */

@@ -109,8 +109,8 @@ static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *a
                          const struct blasd_item *item, int i, struct blasd_io *io,
                          struct blasd_tensor *from, struct blasd_err *err) {
     const struct blasd_input *input = &item->job.inputs[i];
-    uint64_t extent = blasd_reference_extent(&input->reference, from);
-    uint64_t bytes = input->reference.blob_bytes, at = input->source.offset;
+    uint64_t extent = blasd_reference_extent(input->reference, from);
+    uint64_t bytes = input->reference->blob_bytes, at = input->source.offset;
     char name[BLASD_BLOB_NAME];
     struct blasd_blob *blob;
     int code;
@@ -126,8 +126,8 @@ static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *a
     code = blob->store != NULL ? 0 : blasd_worker_queue_blob_get(queue, name, bytes, blob, err);
     if (code != 0) return code;
     from->data = (unsigned char *)blob->data + at;
-    if (input->reference.sliced > 0 || at % BLASD_ALIGN != 0) /* where no tensor may begin */
-        code = blasd_io_copy_part(arena, &input->reference, (unsigned char *)blob->data + at, from,
+    if (blasd_input_sliced(input) > 0 || at % BLASD_ALIGN != 0) /* where no tensor may begin */
+        code = blasd_io_copy_part(arena, input->reference, (unsigned char *)blob->data + at, from,
                                   err);
     return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
 }
@@ -163,8 +163,8 @@ const struct blasd_key *blasd_io_name_input(struct blasd_arena *arena, const cha
     blasd_key_add(key, id, BLASD_ID_LEN);
     blasd_key_add_int(key, input->source.kind);
     blasd_key_add_int(key, at);
-    for (int i = 0; i < input->reference.sliced; i++)
-        blasd_key_add_int(key, input->reference.to[i]);
+    for (int i = 0; i < blasd_input_sliced(input); i++)
+        blasd_key_add_int(key, input->reference->to[i]);
     blasd_key_add_tensor(key, from);
     blasd_key_add_tensor(key, to);
     return key;
@@ -186,7 +186,7 @@ static int map_input(struct blasd_worker_queue *queue, struct blasd_arena *arena
     code = blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
     if (code == 0 && blasd_source_refers(&input->source))
         task->names[i] =
-            blasd_io_name_input(arena, input->reference.id, input, (int64_t)input->source.offset,
+            blasd_io_name_input(arena, input->reference->id, input, (int64_t)input->source.offset,
                                 &from, &task->inputs[i]);
     return code;
 }
@@ -277,12 +277,13 @@ static int make_kept(struct blasd_worker_queue *queue, struct blasd_store *store
     if (io->kept == NULL) io->kept = calloc(BLASD_MAX_OUTPUTS, sizeof *io->kept);
     if (io->kept == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the outputs");
-    blasd_keeping_id(&item->job.keeping, item->claim->id, i, id);
+    blasd_keeping_id(blasd_job_keeping(&item->job), item->claim->id, i, id);
     snprintf(name, sizeof name, "%s.in", id);
     code = obtain(queue, store, item->claim->id, name, bytes, &io->kept[i], err);
     if (code == 0) code = blasd_blob_fit(&io->kept[i], bytes, err);
     if (code == 0) code = blasd_blob_map(&io->kept[i], err);
-    if (code == 0 && blasd_withholds(&item->job.keeping, i)) io->at[i] = io->kept[i].data;
+    if (code == 0 && blasd_withholds(blasd_job_keeping(&item->job), i))
+        io->at[i] = io->kept[i].data;
     return code;
 }
 
@@ -290,7 +291,7 @@ static int make_kept(struct blasd_worker_queue *queue, struct blasd_store *store
 static int map_kept(struct blasd_worker_queue *queue, struct blasd_store *store,
                     struct blasd_arena *arena, const struct blasd_item *item, struct blasd_io *io,
                     struct blasd_err *err) {
-    const struct blasd_keeping *keeping = &item->job.keeping;
+    const struct blasd_keeping *keeping = blasd_job_keeping(&item->job);
     if ((keeping->keep | keeping->withhold) == 0) return 0;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (item->plan.outputs[i].rank < 0) continue;
@@ -319,7 +320,7 @@ int blasd_io_map_outputs(struct blasd_worker_queue *queue,
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (planned[i].rank < 0) continue;
         io->reserved[i] = blasd_tensor_bytes(&planned[i]);
-        if (blasd_withholds(&item->job.keeping, i)) continue;
+        if (blasd_withholds(blasd_job_keeping(&item->job), i)) continue;
         io->offsets[i] = total;
         total += blasd_align_up(io->reserved[i]);
     }

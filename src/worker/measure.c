@@ -123,7 +123,7 @@ static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
         fill(input);
         if (op->sample_values != NULL) op->sample_values(i, input);
     }
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
         struct blasd_tensor *output = &task->outputs[i];
         *output = plan->outputs[i];
         if (output->rank < 0) continue;
@@ -155,7 +155,7 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
         int64_t began = blasd_clock_ns(), took;
         blasd_task_reset(task);
         /* a kernel may make an output smaller */
-        for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        for (int i = 0; measure->job.op->outputs[i].name != NULL; i++)
             memcpy(task->outputs[i].shape, measure->plan.outputs[i].shape,
                    sizeof task->outputs[i].shape);
         *code = kernel->run(measure->device, task, 1, &measure->watch, err);

@@ -193,6 +193,11 @@ static void on_spare(struct blasd_watch *watch) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+static void slow_job_free(struct slow_job *job) {
+    blasd_job_release(&job->item.job);
+    free(job);
+}
+
 /* Frees a job, or all that wait: then `job` is NULL. */
 static void forget(struct blasd_slow_pool *pool, const struct slow_job *job) {
     for (struct slow_job **at = &pool->jobs, *one; (one = *at) != NULL;) {
@@ -201,7 +206,7 @@ static void forget(struct blasd_slow_pool *pool, const struct slow_job *job) {
             continue;
         }
         *at = one->next;
-        free(one);
+        slow_job_free(one);
     }
 }
 
@@ -325,12 +330,9 @@ static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
     if (job == NULL) return NULL;
     job->claim = *item->claim;
     job->claim.frame = memcpy(job->frame, item->claim->frame, item->claim->frame_len);
-    job->item = *item;
-    job->item.claim = &job->claim;
-    job->item.next = -1;
-    if (item->payload != NULL)
-        job->item.payload =
-            job->frame + (item->payload - (const unsigned char *)item->claim->frame);
+    blasd_item_read(&job->item, &job->claim);
+    job->item.plan = item->plan; /* as the backend adapted it */
+    job->item.batch_key = item->batch_key;
     job->taken_ns = taken_ns;
     job->ns = weight(pool, item);
     job->lane = quarantined || takes_long || job->ns >= LONG_NS ? LONG : BRIEF;
@@ -375,7 +377,7 @@ bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batch
         if (whole && !has(pool, job->claim.id))
             enqueue(pool, job);
         else
-            free(job);
+            slow_job_free(job);
     }
     wake_threads(pool);
     pthread_mutex_unlock(&pool->lock);

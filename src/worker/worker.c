@@ -438,6 +438,8 @@ done:
     blasd_grouping_release(&worker.grouping);
     blasd_batcher_release(batcher);
     free(worker.claims);
+    for (int i = 0; worker.items != NULL && i < worker.room; i++)
+        blasd_job_release(&worker.items[i].job);
     free(worker.items);
     return code;
 }

@@ -25,8 +25,8 @@ static void try_job(const uint8_t *bytes, size_t len) {
     require(payload_at <= len);
     for (int i = 0; job.op->inputs[i].name != NULL; i++) {
         const struct blasd_source *source = &job.inputs[i].source;
-        if (job.payload_in_blob || blasd_slice_given(&job.slice) || !blasd_job_has(&job, i) ||
-            source->bytes == 0)
+        if (job.payload_in_blob || blasd_slice_given(&job.slice) ||
+            source->kind != BLASD_SOURCE_PAYLOAD || source->bytes == 0)
             continue;
         require(source->offset + source->bytes <= len - payload_at);
     }
@@ -40,6 +40,8 @@ static void try_job(const uint8_t *bytes, size_t len) {
     require(second.len <= first.len && memcmp(first.data, second.data, second.len) == 0);
     blasd_buf_release(&first);
     blasd_buf_release(&second);
+    blasd_job_release(&job);
+    blasd_job_release(&again);
 }
 
 /* Reads an answer to its end, or as much of it as a fuzzer has time for. */

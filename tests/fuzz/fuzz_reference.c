@@ -18,7 +18,7 @@ static void require(bool holds) {
 
 /* Each element of the part is one of the whole's, found by its index. */
 static void check_part(const struct blasd_input *sent, const struct blasd_tensor *whole) {
-    struct blasd_reference reference = sent->reference;
+    struct blasd_reference reference = *sent->reference;
     struct blasd_tensor part;
     struct blasd_err err = {0};
     uint64_t at, bytes = blasd_tensor_bytes(whole), extent, size;

@@ -40,7 +40,6 @@ static void happens(const char *tenant, const char *op, enum blasd_state job_sta
     struct blasd_record record = {.state = job_state};
     struct blasd_queue_event told = {.worker = worker, .jobs = 1, .first = true};
     struct blasd_buf frame;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     snprintf(record.execution.device, sizeof record.execution.device, "cpu");
     blasd_id_new(BLASD_ID_ASYNC, 1000000 + made++, record.id);
     snprintf(record.op, sizeof record.op, "%s", op);

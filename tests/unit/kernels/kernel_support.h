@@ -232,7 +232,8 @@ static TRIAL_UNUSED void trial_bind(struct trial *trial) {
         task->inputs[i].data = trial->bound[i];
         blasd_tensor_convert(&from, &task->inputs[i]);
     }
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
+    for (int i = 0; trial->job.op->outputs[i].name != NULL; i++) {
         size_t bytes;
         task->outputs[i] = trial->plan.outputs[i];
         if (task->outputs[i].rank < 0) continue;

@@ -4,6 +4,7 @@
  * kernel_support.h. */
 #include "sample_support.h"
 
+#include "core/record.h"
 #include "core/wanted.h"
 
 /* The same job with the same data. */
@@ -362,6 +363,22 @@ static void an_unwanted_job_ends(void **state) {
     }
 }
 
+/* What a job takes in memory, and what of it, of its plan and of its record is cleared for it: few
+ * bytes, for features it does not use take none. */
+static void small_jobs_are_small(void **state) {
+    (void)state;
+    for (int i = 0; blasd_ops[i] != NULL; i++) {
+        const struct blasd_op *op = blasd_ops[i];
+        size_t job = blasd_job_size(op);
+        size_t plan = offsetof(struct blasd_plan, outputs) +
+                      (size_t)blasd_op_output_count(op) * sizeof(struct blasd_tensor);
+        size_t record = offsetof(struct blasd_record, execution) +
+                        offsetof(struct blasd_execution, warnings);
+        assert_true(job <= (blasd_op_input_count(op) <= 3 ? 1024 : sizeof(struct blasd_job)));
+        assert_true(job + plan + record <= 4096 + (size_t)op->composed * 4096);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_plan_and_run),
@@ -373,6 +390,7 @@ int main(void) {
         cmocka_unit_test(a_batch_changes_nothing),
         cmocka_unit_test(nothing_infinite_gets_in),
         cmocka_unit_test(an_unwanted_job_ends),
+        cmocka_unit_test(small_jobs_are_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,8 @@ struct env {
 };
 
 static struct env *current; /* the test's, for callbacks */
-static const struct blasd_op echo = {.name = "echo"};
+static const struct blasd_port no_ports[] = {{.name = NULL}};
+static const struct blasd_op echo = {.name = "echo", .inputs = no_ports, .outputs = no_ports};
 
 /* The loop. */
 
@@ -263,7 +264,9 @@ __attribute__((unused)) static struct seen *submit_frame(struct env *env, struct
                                           .fingerprint = want.fingerprint,
                                           .waiter = want.watch ? &s->waiter : NULL,
                                           .blob = want.blob};
-    if (want.labels != NULL) snprintf(job.labels, sizeof job.labels, "%s", want.labels);
+    struct blasd_extras extras = {.labels = ""};
+    if (want.labels != NULL) snprintf(extras.labels, sizeof extras.labels, "%s", want.labels);
+    job.extras = &extras;
     job.device = want.device;
     job.deadline_ms = want.deadline_ms;
     job.payload_in_blob = want.blob != NULL;

@@ -134,7 +134,6 @@ static void write_record(struct blasd_buf *out, const char *id, const char *segm
     struct blasd_err err;
     memcpy(record.id, id, BLASD_ID_LEN + 1);
     memcpy(record.slice.segment, segment, strlen(segment) + 1);
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record.outputs[i].tensor.rank = -1;
     blasd_buf_init(out, 4096);
     assert_int_equal(blasd_record_encode(&record, out, &err), 0);
 }

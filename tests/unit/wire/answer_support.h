@@ -34,7 +34,8 @@ static inline void make_record(struct blasd_record *record) {
     record->execution.batch_size = 3;
     record->execution.flops = 2e9;
     record->execution.bytes = 96;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    record->output_count = blasd_op_output_count(blasd_op_find(record->op));
+    for (int i = 0; i < record->output_count; i++) record->outputs[i].tensor.rank = -1;
 }
 
 /* Gives the record output number `i` at the next multiple of 64 of its payload. */

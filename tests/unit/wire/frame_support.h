@@ -84,7 +84,7 @@ static inline void any_keeping(int outputs, struct blasd_keeping *keeping) {
 
 /* Makes the input one that refers to what lies in the store. */
 static inline void any_reference(struct blasd_input *input) {
-    struct blasd_reference *reference = &input->reference;
+    struct blasd_reference *reference = blasd_input_refer(input);
     input->source.kind = below(2) == 0 ? BLASD_SOURCE_TENSOR : BLASD_SOURCE_JOB;
     input->source.offset = next_random();
     any_id(reference->id);
@@ -97,8 +97,7 @@ static inline void any_reference(struct blasd_input *input) {
 static inline void any_rule(struct blasd_input *input) {
     struct blasd_rule *rule = &input->source.rule;
     uint64_t none = 0, offset, bytes;
-    input->source.kind = BLASD_SOURCE_RULE;
-    input->source.offset = input->source.bytes = 0;
+    input->source = (struct blasd_source){.kind = BLASD_SOURCE_RULE};
     input->tensor = any_tensor(&none, &offset, &bytes);
     rule->kind = (enum blasd_rule_kind)below(BLASD_RULE_KINDS);
     if (rule->kind == BLASD_RULE_FULL)
@@ -135,7 +134,8 @@ static inline void any_job(struct blasd_job *job) {
                 (int64_t)below((uint64_t)blasd_tensor_elements(&input->tensor));
         if (input->source.kind == BLASD_SOURCE_PAYLOAD && below(3) == 0) any_reference(input);
     }
-    any_keeping(job->op == &sample_op ? 3 : 1, &job->keeping);
+    assert_non_null(blasd_job_extras(job));
+    any_keeping(job->op == &sample_op ? 3 : 1, &job->extras->keeping);
     if (job->op == &sample_op) {
         for (int i = 0; i < 4; i++) job->params[i].given = below(2) == 0;
         job->params[0].b = below(2) == 0;
@@ -149,7 +149,7 @@ static inline void any_job(struct blasd_job *job) {
     job->most_s = (uint16_t)any_int();
     job->receive_us = any_int();
     job->created_us = any_int();
-    any_labels(job->labels);
+    any_labels(job->extras->labels);
     job->payload_in_blob = below(3) == 0;
     any_slice(job->payload_in_blob, &job->slice);
     if (below(2) == 0) return;
@@ -191,7 +191,8 @@ static inline void any_record(struct blasd_record *record) {
         any_text(record->error.field, sizeof record->error.field);
         any_text(record->error.detail, sizeof record->error.detail);
     }
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    record->output_count = blasd_op_output_count(&sample_op);
+    for (int i = 0; i < record->output_count; i++) record->outputs[i].tensor.rank = -1;
     if (below(8) == 0) {
         any_text(record->op, sizeof record->op); /* an operation this version has not */
         if (record->state == BLASD_SUCCEEDED) record->state = BLASD_RUNNING;

@@ -146,6 +146,7 @@ struct outcome {
 static inline void outcome_release(struct outcome *outcome) {
     free(outcome->memory.bytes);
     outcome->memory.bytes = NULL;
+    blasd_job_release(&outcome->job);
 }
 
 static uint64_t piece_random(uint64_t *state) {
@@ -205,16 +206,15 @@ static inline bool same_outcome(const struct outcome *a, const struct outcome *b
     if (a->job.op != b->job.op || a->memory.len != b->memory.len) return false;
     if (a->memory.len > 0 && memcmp(a->memory.bytes, b->memory.bytes, a->memory.len) != 0)
         return false;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+    for (int i = 0; a->job.op->inputs[i].name != NULL; i++) {
         const struct blasd_input *x = &a->job.inputs[i], *y = &b->job.inputs[i];
-        if (x->source.kind != y->source.kind || x->source.offset != y->source.offset ||
-            x->source.bytes != y->source.bytes || x->first_nonfinite != y->first_nonfinite ||
-            x->first_negative != y->first_negative ||
+        if (x->source.kind != y->source.kind ||
+            memcmp(&x->source, &y->source, sizeof x->source) != 0 ||
+            x->first_nonfinite != y->first_nonfinite || x->first_negative != y->first_negative ||
             x->first_not_positive != y->first_not_positive || x->all_zero != y->all_zero ||
             x->tensor.dtype != y->tensor.dtype || x->tensor.order != y->tensor.order ||
             x->tensor.rank != y->tensor.rank ||
-            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0 ||
-            memcmp(&x->source.rule, &y->source.rule, sizeof x->source.rule) != 0)
+            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0)
             return false;
     }
     return true;

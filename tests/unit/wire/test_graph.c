@@ -111,10 +111,10 @@ static void test_parts(void **state) {
     assert_int_equal(rows->tensor.shape[1], 3);
     assert_int_equal(columns->tensor.shape[0], 3);
     assert_int_equal(columns->tensor.shape[1], 1);
-    assert_int_equal(rows->reference.sliced, 1);
-    assert_true(rows->reference.from[0] == 1 && rows->reference.to[0] == BLASD_SLICE_OPEN);
-    assert_int_equal(columns->reference.sliced, 2);
-    assert_int_equal(columns->reference.to[1], 1);
+    assert_int_equal(rows->reference->sliced, 1);
+    assert_true(rows->reference->from[0] == 1 && rows->reference->to[0] == BLASD_SLICE_OPEN);
+    assert_int_equal(columns->reference->sliced, 2);
+    assert_int_equal(columns->reference->to[1], 1);
     blasd_graph_release(&graph);
     send_graph("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "}}");
     expect_good(); /* for workers that know of none */

@@ -46,15 +46,15 @@ static void test_labels(void **state) {
     (void)state;
     send_json("{\"op\":\"plain\"}");
     expect_good();
-    assert_string_equal(last.job.labels, "");
+    assert_string_equal(blasd_job_labels(&last.job), "");
     send_json("{\"op\":\"plain\",\"labels\":{\"run\":\"7\",\"project\":\"thesis\"}}");
     expect_good();
-    assert_string_equal(last.job.labels, "project=thesis,run=7");
+    assert_string_equal(blasd_job_labels(&last.job), "project=thesis,run=7");
     send_options((struct blasd_intake_options){.content_type = "application/json",
                                                .labels = "run=7,project=thesis"},
                  "{\"op\":\"plain\"}", 14);
     expect_good();
-    assert_string_equal(last.job.labels, "project=thesis,run=7");
+    assert_string_equal(blasd_job_labels(&last.job), "project=thesis,run=7");
     send_json("{\"op\":\"plain\",\"labels\":{}}");
     expect_good();
     send_json("{\"op\":\"plain\",\"labels\":[\"run=7\"]}");

@@ -51,9 +51,9 @@ static const struct blasd_reference *expect_reference(const char *tensor,
     send_a(tensor);
     expect_good();
     assert_int_equal(last.job.inputs[0].source.kind, kind);
-    assert_string_equal(last.job.inputs[0].reference.id,
+    assert_string_equal(last.job.inputs[0].reference->id,
                         kind == BLASD_SOURCE_TENSOR ? TENSOR : JOB);
-    return &last.job.inputs[0].reference;
+    return last.job.inputs[0].reference;
 }
 
 static void test_references(void **state) {

@@ -268,8 +268,8 @@ static void test_what_is_mapped_again_takes_its_memory_once(void **state) {
     item.plan.input_dtype[1] = BLASD_float64;
     input->tensor = item.job.inputs[0].tensor;
     input->source = (struct blasd_source){.kind = BLASD_SOURCE_TENSOR, .bytes = 48};
-    input->reference.blob_bytes = 64;
-    blasd_id_new(BLASD_ID_TENSOR, 1000000, input->reference.id);
+    blasd_input_refer(input)->blob_bytes = 64;
+    blasd_id_new(BLASD_ID_TENSOR, 1000000, input->reference->id);
     away = 20000;
     while (away > 0) {
         assert_int_equal(map(), -(int)BLASD_E_queue_unavailable);
@@ -298,8 +298,7 @@ static void test_names_tell_inputs_apart(void **state) {
     b.source.kind = BLASD_SOURCE_JOB;
     OTHER(claim.id, &b, 0, &from, &from);
     b = a;
-    b.reference.sliced = 2;
-    b.reference.to[0] = 4;
+    b.reference = &(struct blasd_reference){.sliced = 2, .to = {4}};
     OTHER(claim.id, &b, 0, &from, &from);
     other = blasd_tensor_make(BLASD_float32, 2, from.shape);
     OTHER(claim.id, &a, 0, &from, &other);
