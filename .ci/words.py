@@ -27,15 +27,11 @@ OTHERS = {"CHANGELOG.md"}   # history
 GENERATED = {"docs/errors.md", "docs/limits.md", "docs/metrics.md", "docs/operations.md", "docs/warnings.md"}
 # Documents that are not yet written by these rules. The list only gets shorter.
 NOT_YET = set("""
-SECURITY.md
 bench/README.md
 bench/results/README.md
 clients/c/README.md
 clients/python/README.md
-docs/accuracy.md
-docs/architecture.md
 docs/console.md
-docs/hip.md
 kernels/README.md
 kernels/cholesky/README.md
 kernels/cuda/README.md

@@ -63,7 +63,7 @@ def cases():
     t = np.arange(1000.0)
     yield "two features near 0", random.standard_normal((40, 2)), random.standard_normal(40), 1
     yield "the same, 200,000 rows", random.standard_normal((40, 2)), random.standard_normal(40), 5000
-    yield "a constant beside the intercept, 90,000 rows", np.c_[np.ones(1000), t / 8], 2 * t / 8 + 1, 90
+    yield "a constant next to the intercept, 90,000 rows", np.c_[np.ones(1000), t / 8], 2 * t / 8 + 1, 90
     x = np.c_[random.standard_normal((40, 9)), np.full(40, 0.1)]
     yield "a constant feature, 10,000 x 10", x, x.sum(1) + random.standard_normal(40), 250
     for power in (44, 48, 50):
