@@ -33,18 +33,7 @@ clients/c/README.md
 clients/python/README.md
 docs/console.md
 kernels/README.md
-kernels/cholesky/README.md
 kernels/cuda/README.md
-kernels/distance/README.md
-kernels/eigh/README.md
-kernels/lapack/README.md
-kernels/lstsq/README.md
-kernels/matmul/README.md
-kernels/qr/README.md
-kernels/regression/README.md
-kernels/solve/README.md
-kernels/svd/README.md
-mk/new-op/README.md
 """.split())
 
 
@@ -96,7 +85,7 @@ def plain(text):
 
 
 def sentences(text):
-    return [one for one in re.split(r"(?<=[.!?:;])\s+(?=[A-Z0-9(\"'])", plain(text)) if re.search(r"\w", one)]
+    return [one for one in re.split(r"(?<=[.!?])\s+(?=[\w(\"'|])|(?<=[:;])\s+(?=[A-Z0-9(\"'])", plain(text)) if re.search(r"\w", one)]
 
 
 def words(sentence):
