@@ -232,15 +232,11 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
 
 /* Square factors; or a matrix of 1024 columns times a vector. */
 static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
-    int64_t shape[3] = {items, n, n}, wide[2] = {n / 1024 / (int64_t)blasd_dtype_size(dtype), 1024};
-    if (items > 0) {
-        int rank = items > 1 ? 3 : 2;
-        blasd_job_give(job, BLASD_MATMUL_A, dtype, rank, shape + 3 - rank);
-        blasd_job_give(job, BLASD_MATMUL_B, dtype, rank, shape + 3 - rank);
-    } else {
-        blasd_job_give(job, BLASD_MATMUL_A, dtype, 2, wide);
-        blasd_job_give(job, BLASD_MATMUL_B, dtype, 1, wide + 1);
-    }
+    int64_t shape[3] = {items, n, n};
+    int rank = items > 1 ? 3 : 2;
+    if (items < 1) return false;
+    blasd_job_give(job, BLASD_MATMUL_A, dtype, rank, shape + 3 - rank);
+    blasd_job_give(job, BLASD_MATMUL_B, dtype, rank, shape + 3 - rank);
     return true;
 }
 

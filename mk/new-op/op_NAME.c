@@ -23,7 +23,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     return 0;
 }
 
-/* Jobs that devices are measured on, and that every test of all operations runs. */
+/* Jobs that every test of all operations runs. */
 static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
     int64_t shape[2] = {items, n};
     if (items < 1) return false;

@@ -1,6 +1,7 @@
-/* Predicting from measured points: between two of them along the straight line in logarithms, below
- * the first as it, above the last at its rate; the least that may be, at that of what it is above
- * the first, for a curve that ends where starting a call is all may say nothing of larger work. */
+/* Predicting: between two points of a curve along the straight line in logarithms; below them as
+ * the usual figures fall; above them at the rate of the last one, or at the usual rate where
+ * starting a call was most of what that took.
+ */
 #include "core/cost.h"
 
 #include <math.h>
@@ -9,6 +10,8 @@
 #define MOST 1e300    /* what a product of a user's lengths is taken to be at most */
 #define MOST_S 1e15   /* seconds; an answer, not a time to wait */
 #define SLOWEST 1e-12 /* of points: no clock tells less */
+#define FASTEST 16.0  /* no device is so many times as fast as is usual */
+#define WORK 10.0     /* times what a call takes: such a job is hardly more than its work */
 #define NEAR 2.0      /* a size within this factor of a point is that point */
 #define EARLY 0.25    /* weight of the newest job that might end early */
 #define EARLY_LEAST (1.0 / 1024)
@@ -16,8 +19,24 @@
 
 const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
+/* Of a core of a processor, and of a multiprocessor of a card. They need not be near, jobs tell. */
+static const struct usual {
+    double launch_s, flops_s[BLASD_COST_PRECISIONS], copy_bytes_s, way_bytes_s;
+} processor = {2e-6, {1e10, 2e10}, 5e9, 0}, card = {20e-6, {5e10, 1e11}, 1e10, 1e10};
+
+void blasd_cost_usual(enum blasd_device_class class, int units, struct blasd_cost *ret) {
+    const struct usual *usual = class == BLASD_DEVICE_CUDA ? &card : &processor;
+    *ret = (struct blasd_cost){.launch_s = usual->launch_s,
+                               .copy_bytes_s = usual->copy_bytes_s,
+                               .upload_bytes_s = usual->way_bytes_s,
+                               .download_bytes_s = usual->way_bytes_s};
+    for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+        ret->flops_s[p] = usual->flops_s[p] * (units > 0 ? units : 1);
+}
+
 bool blasd_cost_known(const struct blasd_cost *cost) {
-    return cost->copy_bytes_s > 0 && blasd_cost_launch_s(cost) > 0;
+    return cost->copy_bytes_s > 0 && cost->launch_s > 0 && cost->flops_s[0] > 0 &&
+           cost->flops_s[1] > 0;
 }
 
 bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s, double each_s) {
@@ -28,7 +47,6 @@ bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s
         return false;
     curve->points[curve->count++] =
         (struct blasd_cost_point){flops, alone_s, each_s < alone_s ? each_s : alone_s};
-    curve->measured = curve->count;
     return true;
 }
 
@@ -52,18 +70,40 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
     ret->least = false;
 }
 
+static double usual_s(const struct blasd_cost *cost, enum blasd_cost_precision precision,
+                      double flops) {
+    return cost->launch_s + flops / cost->flops_s[precision];
+}
+
+/* How many times as long as its nearest point a problem takes that is smaller or larger than all
+ * points. */
+static double outside(const struct blasd_cost *cost, const struct blasd_cost_curve *curve,
+                      enum blasd_cost_precision precision, double flops, bool least) {
+    const struct blasd_cost_point *first = curve->points, *last = first + curve->count - 1;
+    double rate = cost->flops_s[precision];
+    if (flops < first->flops)
+        return usual_s(cost, precision, flops) / usual_s(cost, precision, first->flops);
+    if (flops <= last->flops) return 1;
+    if (last->flops > WORK * cost->launch_s * rate) rate = last->flops / last->alone_s;
+    return 1 + (flops - last->flops) / (least ? rate * FASTEST : rate) / last->alone_s;
+}
+
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
-static void read_curve(const struct blasd_cost_curve *curve, double flops, bool least,
-                       double *alone, double *each) {
+static void read_curve(const struct blasd_cost *cost, const struct blasd_cost_curve *curve,
+                       enum blasd_cost_precision precision, double flops, bool least, double *alone,
+                       double *each) {
     const struct blasd_cost_point *a = curve->points, *b = a, *last = a + curve->count - 1;
-    double along = 0, beyond = flops > last->flops ? flops / last->flops : 1;
-    if (least && beyond > 1) {
-        double rise = (last->alone_s - a->alone_s) / last->alone_s, reach = last->flops - a->flops;
-        beyond = rise > 0 ? 1 + rise * (flops - last->flops) / reach : 1;
+    double along = 0, beyond;
+    if (curve->count == 0) {
+        *alone = usual_s(cost, precision, flops) / (least ? FASTEST : 1);
+        *each = fmax(flops / cost->flops_s[precision], SLOWEST);
+        return;
     }
+    beyond = outside(cost, curve, precision, flops, least);
     for (; b < last && b->flops < flops; b++) a = b;
     if (b->flops < flops) a = b; /* beyond them all */
     if (a < b) along = log(flops / a->flops) / log(b->flops / a->flops);
+    if (!(along > 0)) along = 0;
     *alone = a->alone_s * pow(b->alone_s / a->alone_s, along) * beyond;
     *each = a->each_s * pow(b->each_s / a->each_s, along) * beyond;
 }
@@ -79,14 +119,16 @@ double blasd_cost_move_s(const struct blasd_cost *cost, double in_bytes, double 
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
                         struct blasd_cost_guess *ret) {
     const struct blasd_cost_curve *curve;
+    enum blasd_cost_precision precision = work->precision;
     double items = tame(work->items, MOST), flops = tame(work->flops, MOST), alone, each, move;
-    if (work->op < 0 || work->op >= BLASD_OPS_MOST || !(cost->copy_bytes_s > 0)) return false;
-    curve = &cost->curves[work->op][work->precision];
+    if (work->op < 0 || work->op >= BLASD_OPS_MOST || !blasd_cost_known(cost)) return false;
     /* half the truth is better than none: the other precision is at most some times faster */
-    if (curve->count == 0) curve = &cost->curves[work->op][!work->precision];
-    if (curve->count == 0) return false;
+    if (cost->curves[work->op][precision].count == 0 &&
+        cost->curves[work->op][!precision].count > 0)
+        precision = !precision;
+    curve = &cost->curves[work->op][precision];
     if (items < 1) items = 1;
-    read_curve(curve, flops / items, work->least, &alone, &each);
+    read_curve(cost, curve, precision, flops / items, work->least, &alone, &each);
     if (work->ends_early && cost->early[work->op] > 0) {
         alone *= cost->early[work->op];
         each *= cost->early[work->op];
@@ -114,28 +156,27 @@ bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_
     return true;
 }
 
-/* One problem of this size took `alone` seconds. What was measured stands. */
-static void learn_point(struct blasd_cost_curve *curve, double flops, double alone,
-                        double launch_s) {
+/* One problem of this size took `alone` seconds, each further one `each`. */
+static void learn_point(struct blasd_cost_curve *curve, double flops, double alone, double each) {
     struct blasd_cost_point *point;
     int i = 0;
-    if (curve->count == 0) blasd_cost_add(curve, 1, launch_s, launch_s);
     while (i < curve->count && curve->points[i].flops * NEAR < flops) i++;
-    if (i < curve->measured) return;
     point = &curve->points[i];
     if (i < curve->count && point->flops < flops * NEAR) {
-        alone *= point->flops / flops;
-        if (alone < point->alone_s) point->alone_s = point->each_s = alone;
+        double scale = point->flops / flops;
+        point->alone_s = fmin(point->alone_s, alone * scale);
+        point->each_s = fmin(fmin(point->each_s, each * scale), point->alone_s);
     } else if (curve->count < BLASD_COST_POINTS) {
         memmove(point + 1, point, (size_t)(curve->count++ - i) * sizeof *point);
-        *point = (struct blasd_cost_point){flops, alone, alone};
+        *point = (struct blasd_cost_point){flops, alone, fmin(each, alone)};
     }
 }
 
 void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds) {
     struct blasd_cost_work all = *work;
     struct blasd_cost_guess guess;
-    double flops = tame(work->flops, MOST), share, move, up, down;
+    double items = fmax(tame(work->items, MOST), 1), flops = tame(work->flops, MOST) / items;
+    double share, move, up, down, rest;
     if (!blasd_cost_known(cost) || work->op < 0 || work->op >= BLASD_OPS_MOST) return;
     if (work->ends_early) {
         double *early = &cost->early[work->op];
@@ -149,39 +190,11 @@ void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *wor
         return;
     }
     move = blasd_cost_move_s(cost, work->bytes - work->out_bytes, work->out_bytes, &up, &down);
-    if (work->items <= 1 && flops > NEAR && seconds > move)
-        learn_point(&cost->curves[work->op][work->precision], flops, seconds - move,
-                    blasd_cost_launch_s(cost));
-}
-
-static void adopt_curve(struct blasd_cost_curve *curve, const struct blasd_cost_curve *learnt) {
-    int measured = curve->measured;
-    double known = curve->count > 0 ? curve->points[curve->count - 1].flops : 0;
-    for (int i = 0; i < learnt->count; i++) {
-        const struct blasd_cost_point *point = &learnt->points[i];
-        if (point->flops >= NEAR * known)
-            blasd_cost_add(curve, point->flops, point->alone_s, point->each_s);
-    }
-    curve->measured = measured;
-}
-
-void blasd_cost_adopt(struct blasd_cost *cost, const struct blasd_cost *learnt) {
-    for (int op = 0; op < BLASD_OPS_MOST; op++) {
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
-            adopt_curve(&cost->curves[op][p], &learnt->curves[op][p]);
-        if (learnt->early[op] > 0) cost->early[op] = learnt->early[op];
-    }
-}
-
-double blasd_cost_launch_s(const struct blasd_cost *cost) {
-    double least = 0;
-    for (int op = 0; op < BLASD_OPS_MOST; op++)
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
-            const struct blasd_cost_curve *curve = &cost->curves[op][p];
-            if (curve->count > 0 && (least == 0 || curve->points[0].alone_s < least))
-                least = curve->points[0].alone_s;
-        }
-    return least;
+    /* where it lies in caches, moving costs less than its share */
+    rest = fmin(fmax(seconds - move, seconds / 20), MOST_S);
+    if (flops >= 1 && rest >= SLOWEST * items)
+        learn_point(&cost->curves[work->op][work->precision], flops,
+                    items > 1 ? rest / items + cost->launch_s : rest, rest / items);
 }
 
 double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision) {

@@ -1,12 +1,13 @@
-/* What a device takes for a job: figures that a worker measures, and what follows from them.
+/* Predicts how long a device takes for a job: from usual figures of such devices, and from the jobs
+ * that have ended there, which count for more.
  *
  * For each operation and precision there is a curve over the size of one problem (its operations):
- * how long one takes by itself, and how much longer the call gets with each further one. What is
- * moved is counted apart, so that jobs of any shape can be told: at one rate, or at one for each
- * way where the device tells how long it took. Curves are measured up to where a job takes some ten
- * milliseconds; those that run go on from there, and make the curve of an operation that has no
- * samples. Pure: knows nothing of devices, clocks or the queue. Read next: ../worker/measure.h (who
- * fills it in), ../http/placement.h (who asks it). */
+ * how long one takes by itself, and how much longer the call gets with each further one. Its points
+ * are jobs that ended. Between two points the time is read off the curve. Below and above them, and
+ * without any, it follows the usual figures. What is moved is counted apart, so that jobs of any
+ * shape can be told: at one rate, or at one for each way where the device tells how long it took.
+ * Pure: knows nothing of devices, clocks or the queue. Read next: ../worker/active.c (which tells
+ * it of jobs), ../http/placement.h (which asks it). */
 #ifndef BLASD_CORE_COST_H
 #define BLASD_CORE_COST_H
 
@@ -28,14 +29,15 @@ struct blasd_cost_point {
 };
 
 struct blasd_cost_curve {
-    int count;    /* 0: nothing is known */
-    int measured; /* of these, from the first on; the others come from jobs that ran */
+    int count;                                         /* 0: no such job has ended */
     struct blasd_cost_point points[BLASD_COST_POINTS]; /* flops rise from one to the next */
 };
 
 /* A plain value. Zeroed: nothing is known. */
 struct blasd_cost {
-    double copy_bytes_s;                     /* inputs and outputs together; 0: not measured */
+    double launch_s;                         /* what a call takes that computes next to nothing */
+    double flops_s[BLASD_COST_PRECISIONS];   /* the usual rate of such a device */
+    double copy_bytes_s;                     /* inputs and outputs together; 0: nothing is known */
     double upload_bytes_s, download_bytes_s; /* to the device and back; 0: no phases of their own */
     struct blasd_cost_curve curves[BLASD_OPS_MOST]
                                   [BLASD_COST_PRECISIONS]; /* by blasd_op_position */
@@ -52,7 +54,7 @@ struct blasd_cost_work {
     double out_bytes;  /* of these, what comes back */
     double made_bytes; /* not among `bytes` */
     bool ends_early;   /* it may: `flops` is the most */
-    bool least; /* what it takes at least: beyond a curve's end time rises no faster than before */
+    bool least;        /* what it takes at least, however fast the device is with larger work */
 };
 
 /* A step of a graph. */
@@ -70,6 +72,9 @@ struct blasd_cost_guess {
     double share_s; /* what it adds to the work of a device that is busy with jobs of its kind */
 };
 
+/* Figures that are usual for a device of this class with so many cores or multiprocessors; no curve
+ * has a point yet. */
+void blasd_cost_usual(enum blasd_device_class class, int units, struct blasd_cost *ret);
 /* Whether there is anything to predict with. */
 bool blasd_cost_known(const struct blasd_cost *cost);
 /* Adds a point to the end of a curve. False where it has no place there: not finite, not positive,
@@ -80,8 +85,8 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
  * *upload_s and *download_s are 0. */
 double blasd_cost_move_s(const struct blasd_cost *cost, double in_bytes, double out_bytes,
                          double *upload_s, double *download_s);
-/* False where nothing was measured for the operation; *ret is then as it was. What comes out is
- * finite and positive whatever the work is. */
+/* False where nothing is known of the device; *ret is then as it was. What comes out is finite and
+ * positive whatever the work is. */
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
                         struct blasd_cost_guess *ret);
 
@@ -90,17 +95,12 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
 bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_cost_step *steps,
                               int count, struct blasd_cost_guess *ret);
 
-/* A call with nothing but this work took `seconds`. Of a size beyond those measured the least that
- * it ever took counts, for others may have been in the way; of work that may end early the usual.
- * Does nothing where the device has not been measured. */
+/* A call with nothing but this work took `seconds`. The least that a size ever took counts, for
+ * others may have been in the way; of work that may end early the usual. Does nothing where nothing
+ * is known of the device. */
 void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds);
 
-/* Takes over what `learnt` has of larger sizes than are known here, and of work that ends early. */
-void blasd_cost_adopt(struct blasd_cost *cost, const struct blasd_cost *learnt);
-
-/* For people: the least that any call takes, and the best rate of any operation, in operations a
- * second. 0: not known. */
-double blasd_cost_launch_s(const struct blasd_cost *cost);
+/* For people: the best rate of any operation, in operations a second. 0: no job has ended. */
 double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision);
 
 #endif

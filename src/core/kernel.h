@@ -103,8 +103,8 @@ struct blasd_device_info {
     enum blasd_device_class device_class;
     int units; /* cores or multiprocessors */
     uint64_t memory_bytes, memory_free_bytes;
-    double gflops_float64, gflops_float32; /* measured on a matrix product; 0: not measured */
-    double copy_gbytes_s;                  /* measured: host to device, or memory to memory */
+    double gflops_float64, gflops_float32; /* the best seen; 0: none */
+    double copy_gbytes_s;                  /* measured: host to device, or memory to memory; or 0 */
     /* as the device's own counters say; busy: -1, the others 0, where it has none */
     int busy_percent;     /* of the last moments in which anything ran on it; not how full it was */
     double power_watts;   /* now */
@@ -156,7 +156,7 @@ struct blasd_backend {
     int (*device_check)(int ordinal, struct blasd_err *err);
     int (*device_open)(int ordinal, struct blasd_device **ret, struct blasd_err *err);
     void (*device_close)(struct blasd_device *device);
-    /* `measure`: also time the device, which takes up to a second. */
+    /* `measure`: also times the device, which takes up to a second. */
     int (*device_info)(struct blasd_device *device, bool measure, struct blasd_device_info *info,
                        struct blasd_err *err);
     /* Optional. The ids that the names of inputs begin with of which the device keeps a copy, the

@@ -74,10 +74,9 @@ struct blasd_op {
      * by the front end before anything is queued and by the worker before it runs. `plan` arrives
      * zeroed. Returns 0 or a negative code with `err` filled. */
     int (*plan)(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
-    /* Optional; without it no device is chosen by speed for this operation. Gives the inputs of
-     * `job`, which is fresh, dtypes and shapes for a job to measure devices with: `items` problems
-     * of the size that a user would call n. With items 0: one that moves about n bytes and computes
-     * next to nothing; false where the operation has none such. Shapes and kinds alone, no data. */
+    /* Optional, for tests of all operations. Gives the inputs of `job`, which is fresh, dtypes and
+     * shapes: `items` problems of the size that a user would call n. False where there are no
+     * such jobs. Shapes and kinds alone, no data. */
     bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
     /* Optional: makes the elements of input `i` of a sample, which hold numbers between 0 and 1 in
      * no order, such that the job can be done with them. `input` is float64 or float32. */

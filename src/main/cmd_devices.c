@@ -4,7 +4,6 @@
 #include "main/blas_start.h"
 #include "main/commands.h"
 #include "wire/device_json.h"
-#include "worker/measure.h"
 #include "worker/worker.h"
 
 #include <getopt.h>
@@ -16,9 +15,8 @@
 static const char usage[] =
     "usage: blasd devices [--json] [--ids] [--blas PATH] | --url URL\n"
     "\n"
-    "Lists the devices of this machine and measures each, which takes about two seconds: the "
-    "rates\n"
-    "of the hardware, then what jobs take, as workers measure it to choose the device for a job.\n"
+    "Lists the devices of this machine and measures what the hardware of each can do, which takes\n"
+    "about half a second.\n"
     "  --json                 as JSON\n"
     "  --ids                  the names alone, one a line, nothing measured; after a # what cannot "
     "be\n"
@@ -42,50 +40,18 @@ static void print_row(const struct blasd_device_info *info) {
                info->blas_chosen_by);
 }
 
-/* One line for each operation and precision: microseconds at each size. */
-static void print_cost(const struct blasd_device_info *info, const struct blasd_cost *cost) {
-    printf("%s: jobs move %.1f GB/s; microseconds of a job (each further one), by operations\n",
-           info->id, cost->copy_bytes_s / 1e9);
-    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
-            const struct blasd_cost_curve *curve = &cost->curves[op][p];
-            if (curve->count == 0) continue;
-            printf("  %-10s %s ", blasd_ops[op]->name, blasd_cost_precision_names[p]);
-            for (int i = 0; i < curve->count; i++)
-                printf(" %.1e: %.3g (%.2g)", curve->points[i].flops, curve->points[i].alone_s * 1e6,
-                       curve->points[i].each_s * 1e6);
-            putchar('\n');
-        }
-    putchar('\n');
-}
-
-/* What jobs take on an open device; nothing is known where that cannot be measured. */
-static int measure(const struct blasd_backend *backend, struct blasd_device *device,
-                   struct blasd_cost *cost, struct blasd_err *err) {
-    struct blasd_measure *measuring;
-    int code = blasd_measure_new(backend, device, &measuring, err);
-    if (code != 0) return code;
-    while ((code = blasd_measure_step(measuring, err)) == 1) {
-    }
-    blasd_measure_cost(measuring, cost);
-    blasd_measure_free(measuring);
-    return code;
-}
-
 /* 0, or -1 after a message. */
 static int show_device(const struct blasd_backend *backend, int ordinal, enum form form,
                        json_t *list) {
     struct blasd_device *device = NULL;
     struct blasd_device_info info = {.id = ""};
-    struct blasd_cost cost = {.copy_bytes_s = 0};
     struct blasd_err err = {0};
     if (form == IDS) {
         printf("%s:%d\n", backend->name, ordinal);
         return 0;
     }
     if (backend->device_open(ordinal, &device, &err) != 0 ||
-        backend->device_info(device, true, &info, &err) != 0 ||
-        measure(backend, device, &cost, &err) != 0) {
+        backend->device_info(device, true, &info, &err) != 0) {
         fprintf(stderr, "blasd devices: %s:%d: %s\n", backend->name, ordinal, err.detail);
         if (device != NULL) backend->device_close(device);
         return -1;
@@ -93,9 +59,8 @@ static int show_device(const struct blasd_backend *backend, int ordinal, enum fo
     backend->device_close(device);
     if (form == TABLE) {
         print_row(&info);
-        if (blasd_cost_known(&cost)) print_cost(&info, &cost);
     } else {
-        json_array_append_new(list, blasd_device_json(&info, &cost));
+        json_array_append_new(list, blasd_device_json(&info, NULL));
     }
     return 0;
 }

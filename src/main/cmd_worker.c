@@ -21,8 +21,8 @@ static const char usage[] =
     "Runs jobs of the queue on one device until SIGTERM, which lets the batch in hand end.\n"
     "  --device DEVICE        cpu:0 (default) or cuda:N\n"
     "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
-    "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
-    "                         measured at every start; none: not measured\n"
+    "  --measured DIR         keeps there what jobs taught of the device's speed, and the BLAS\n"
+    "                         kernels that were found fastest; none: nothing is kept or tried\n"
     "  --blas PATH            computes with this library; see docs/devices.md "
     "[BLASD_BLAS]\n"
     "  --audit                logs a line for each job that has ended [BLASD_AUDIT=1]\n"
@@ -122,8 +122,7 @@ static int run(struct settings *settings) {
     struct blasd_err err = {0};
     char name[128];
     int code;
-    options.measure = measures(settings);
-    if (options.measure) options.kept_in = settings->measured;
+    if (measures(settings)) options.kept_in = settings->measured;
     default_name(settings->device, name, sizeof name);
     options.name = settings->name != NULL ? settings->name : name;
     options.arg = (void *)(size_t)options.name;

@@ -1,5 +1,5 @@
-/* Writing and reading measured costs. Both are rare: once a measurement, once a look at the
- * workers. */
+/* Writing and reading costs. Both are rare: once a worker renews what it says of itself, once a
+ * look at the workers. */
 #include "wire/cost_text.h"
 
 #include "base/err.h"
@@ -39,11 +39,13 @@ json_t *blasd_cost_json(const struct blasd_cost *cost) {
         if (cost->early[op] > 0)
             json_object_set_new(early, blasd_ops[op]->name, figure(cost->early[op]));
     }
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
-        "upload_gbytes_s", figure(cost->upload_bytes_s / 1e9), "download_gbytes_s",
-        figure(cost->download_bytes_s / 1e9), "launch_us", figure(blasd_cost_launch_s(cost) * 1e6),
-        "curves", curves, "ends_early", early);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launch_us",
+                     figure(cost->launch_s * 1e6), "gflops_float64",
+                     figure(cost->flops_s[BLASD_COST_FLOAT64] / 1e9), "gflops_float32",
+                     figure(cost->flops_s[BLASD_COST_FLOAT32] / 1e9), "copy_gbytes_s",
+                     figure(cost->copy_bytes_s / 1e9), "upload_gbytes_s",
+                     figure(cost->upload_bytes_s / 1e9), "download_gbytes_s",
+                     figure(cost->download_bytes_s / 1e9), "curves", curves, "ends_early", early);
 }
 
 char *blasd_cost_write(const struct blasd_cost *cost) {
@@ -85,21 +87,33 @@ static bool read_early(const json_t *early, struct blasd_cost *ret) {
     return true;
 }
 
-/* 0 where it is not there; -1 where it is no rate. */
-static double read_rate(const json_t *root, const char *name) {
+/* A number that is not negative and below `most`, times `unit`. False where it is none; *ret stays
+ * where it is not there. */
+static bool read_figure(const json_t *root, const char *name, double unit, double most,
+                        double *ret) {
     const json_t *member = json_object_get(root, name);
-    double rate = json_number_value(member) * 1e9;
-    return member == NULL ? 0 : json_is_number(member) && rate >= 0 && rate < 1e15 ? rate : -1;
+    double value = json_number_value(member) * unit;
+    if (member == NULL) return true;
+    if (!json_is_number(member) || !(value >= 0 && value < most)) return false;
+    *ret = value;
+    return true;
+}
+
+static bool read_rates(const json_t *root, struct blasd_cost *ret) {
+    return read_figure(root, "launch_us", 1e-6, 1, &ret->launch_s) &&
+           read_figure(root, "gflops_float64", 1e9, 1e18, &ret->flops_s[BLASD_COST_FLOAT64]) &&
+           read_figure(root, "gflops_float32", 1e9, 1e18, &ret->flops_s[BLASD_COST_FLOAT32]) &&
+           read_figure(root, "copy_gbytes_s", 1e9, 1e15, &ret->copy_bytes_s) &&
+           read_figure(root, "upload_gbytes_s", 1e9, 1e15, &ret->upload_bytes_s) &&
+           read_figure(root, "download_gbytes_s", 1e9, 1e15, &ret->download_bytes_s);
 }
 
 bool blasd_cost_read_object(const json_t *root, struct blasd_cost *ret) {
     const json_t *curves = json_object_get(root, "curves");
-    *ret = (struct blasd_cost){.copy_bytes_s = read_rate(root, "copy_gbytes_s"),
-                               .upload_bytes_s = read_rate(root, "upload_gbytes_s"),
-                               .download_bytes_s = read_rate(root, "download_gbytes_s")};
-    if (json_is_object(curves) && ret->copy_bytes_s > 0 && ret->upload_bytes_s >= 0 &&
-        ret->download_bytes_s >= 0 && read_curves(curves, ret) &&
-        read_early(json_object_get(root, "ends_early"), ret))
+    blasd_cost_usual(BLASD_DEVICE_CPU, 1, ret);
+    ret->copy_bytes_s = 0;
+    if (json_is_object(curves) && read_rates(root, ret) && blasd_cost_known(ret) &&
+        read_curves(curves, ret) && read_early(json_object_get(root, "ends_early"), ret))
         return true;
     *ret = (struct blasd_cost){0};
     return false;
@@ -110,5 +124,5 @@ int blasd_cost_read(const char *text, size_t len, struct blasd_cost *ret, struct
     bool good = blasd_cost_read_object(root, ret);
     json_decref(root);
     if (good) return 0;
-    return blasd_fail(err, BLASD_E_malformed_json, "", "the text is no object of measured costs");
+    return blasd_fail(err, BLASD_E_malformed_json, "", "the text is no object of costs");
 }

@@ -1,10 +1,10 @@
-/* Measured costs as JSON: in a worker's info, which GET /devices shows, and in the file that keeps
- * them.
+/* Costs as JSON: in a worker's info, which GET /devices shows, and in the file that keeps them.
  *
- *     {"copy_gbytes_s":9.5,"upload_gbytes_s":0,"download_gbytes_s":0,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],…],…},…}}
+ *     {"launch_us":2,"gflops_float64":40,"gflops_float32":80,"copy_gbytes_s":5,"upload_gbytes_s":0,
+ *      "download_gbytes_s":0,"curves":{"matmul":{"float64":[[1020,1.3,0.2],…],…},…}}
  *
  * A point is [operations of one problem, microseconds of one alone, microseconds of each further
- * one]. What is not measured is left out; members that are not known are passed over, operations
+ * one]. Curves without a point are left out; members that are not known are passed over, operations
  * that this build lacks too. Read next: cost_text.c. */
 #ifndef BLASD_WIRE_COST_TEXT_H
 #define BLASD_WIRE_COST_TEXT_H

@@ -41,8 +41,7 @@ json_t *blasd_device_json(const struct blasd_device_info *info, const struct bla
     failed |= put_figure(object, "energy_joules", info->energy_joules);
     if (info->device_class == BLASD_DEVICE_CUDA && info->busy_percent >= 0)
         failed |= json_object_set_new(object, "busy_percent", json_integer(info->busy_percent));
-    if (blasd_cost_known(cost))
-        failed |= json_object_set_new(object, "cost", blasd_cost_json(cost));
+    if (cost != NULL) failed |= json_object_set_new(object, "cost", blasd_cost_json(cost));
     if (failed == 0) return object;
     json_decref(object);
     return NULL;

@@ -19,7 +19,7 @@ struct blasd_worker_facts {
     double uptime_s, busy_s, busy_share, jobs_per_s;
 };
 
-/* New; NULL where memory has run out. The costs are left out where nothing is known. */
+/* New; NULL where memory has run out. `cost` may be NULL. */
 struct json_t *blasd_device_json(const struct blasd_device_info *info,
                                  const struct blasd_cost *cost);
 /* The text of an object. New: freed by the caller; NULL where memory has run out. */

@@ -12,10 +12,6 @@
 #define SHARE_NS (10000 * BLASD_MS) /* the window of busy_share and jobs_per_s */
 #define SHARE_LEAST_NS (500 * BLASD_MS)
 
-/* While nothing is known of an operation: rather too slow than too fast. */
-#define NS_PER_FLOP 0.1
-#define NS_PER_BYTE 0.5
-
 bool blasd_active_go_on(struct blasd_watch *watch, double progress) {
     struct active *active = blasd_container_of(watch, struct active, watch);
     atomic_store_explicit(&active->progress, progress, memory_order_relaxed);
@@ -74,11 +70,8 @@ void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[B
 }
 
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
-    struct blasd_cost before;
     pthread_mutex_lock(&heartbeat->lock);
-    before = heartbeat->cost;
     heartbeat->cost = *cost;
-    blasd_cost_adopt(&heartbeat->cost, &before);
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
@@ -91,12 +84,10 @@ void blasd_heartbeat_learnt(struct blasd_heartbeat *heartbeat, struct blasd_cost
 double blasd_active_estimate_ns(const struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
                                 const struct blasd_plan *plan) {
     struct blasd_cost_work work;
-    struct blasd_cost_guess guess;
+    struct blasd_cost_guess guess = {0};
     blasd_cost_work(plan, blasd_op_position(op), &work);
-    return blasd_cost_predict(&heartbeat->cost, &work, &guess)
-               ? guess.alone_s * 1e9
-               : work.flops * NS_PER_FLOP +
-                     (work.bytes + (double)plan->workspace_bytes) * NS_PER_BYTE;
+    (void)blasd_cost_predict(&heartbeat->cost, &work, &guess);
+    return guess.alone_s * 1e9;
 }
 
 double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
@@ -234,6 +225,10 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
     pthread_mutex_lock(&heartbeat->lock);
     measure(heartbeat, now);
+    heartbeat->device.gflops_float64 =
+        blasd_cost_best_rate(&heartbeat->cost, BLASD_COST_FLOAT64) / 1e9;
+    heartbeat->device.gflops_float32 =
+        blasd_cost_best_rate(&heartbeat->cost, BLASD_COST_FLOAT32) / 1e9;
     text = blasd_worker_json(
         &(struct blasd_worker_facts){.name = heartbeat->options->name,
                                      .host = host,

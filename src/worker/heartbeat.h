@@ -32,15 +32,14 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
 #define BLASD_KEPT_MOST 256
 void blasd_heartbeat_kept(struct blasd_heartbeat *heartbeat, const char (*ids)[BLASD_ID_LEN + 1],
                           int count);
-/* What jobs cost on the device, as it was measured; for that object too. What was learnt before
- * of other work stays. */
+/* What jobs cost on the device, to begin with; for that object too. */
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
 /* That, with what was learnt since. */
 void blasd_heartbeat_learnt(struct blasd_heartbeat *heartbeat, struct blasd_cost *ret);
 /* Notes that a call with these tasks, one or more of one operation, took `ns`. */
 void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd_task *tasks,
                            int count, int64_t ns);
-/* Nanoseconds that a job takes by itself, from both. */
+/* Nanoseconds that a job takes by itself, as that has it. */
 double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
                                    const struct blasd_plan *plan);
 /* A new lease, to be renewed from now on. */

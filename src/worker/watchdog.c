@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "queue/worker_queue.h"
 #include "worker/completion.h"
-#include "worker/cost_file.h"
 #include "worker/heartbeat_state.h"
 
 #include <string.h>
@@ -88,7 +87,6 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
                        const char *why) {
     const struct blasd_worker_options *options = heartbeat->options;
     int64_t epoch;
-    struct blasd_device_info device = heartbeat->device;
     struct blasd_completions completions;
     char id[BLASD_ID_LEN + 1];
     blasd_completions_init(&completions);
@@ -102,8 +100,6 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
     }
     epoch = heartbeat->lease.epoch;
     pthread_mutex_unlock(&heartbeat->lock);
-    /* measuring is not at fault where a batch is */
-    if (active != NULL) blasd_cost_file_end(options->kept_in, &device);
     if (epoch != 0) give_back(heartbeat, epoch, &completions);
     blasd_completions_release(&completions);
     if (options->hung != NULL) options->hung(options->arg);

@@ -7,7 +7,6 @@
 #include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
-#include "worker/measure.h"
 #include "worker/registration.h"
 #include "worker/runner.h"
 #include "worker/slow_pool.h"
@@ -26,30 +25,16 @@
 
 #define REFRESH_NS (5000 * BLASD_MS)
 
-/* The device is measured while it has been idle for a moment; one that never is, all the same, now
- * and then a step. Twice more when it has been idle for longer, for others may have been in the
- * way. */
-#define MEASURE_IDLE_NS (50 * BLASD_MS)
-#define MEASURE_LATE_NS (5000 * BLASD_MS)
-#define MEASURE_APART_NS (1000 * BLASD_MS)
-#define MEASURE_PASSES 3
-static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60000 * BLASD_MS};
-
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
     struct blasd_registration registered;
     struct blasd_slow_pool *pool; /* owned; NULL: all runs on this thread */
     struct blasd_grouping grouping;
-    struct blasd_claim *claims;    /* owned */
-    struct blasd_item *items;      /* owned */
-    int room;                      /* rows in both: how many to claim */
-    int64_t refreshed_ns;          /* when the device was last asked about its memory */
-    struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
-    int pass;                      /* of them all */
-    int64_t measure_ns;            /* when the pass begins; then, when a step is due under load */
-    int64_t idle_ns;               /* since when there have been no jobs */
-    struct blasd_cost cost;
+    struct blasd_claim *claims; /* owned */
+    struct blasd_item *items;   /* owned */
+    int room;                   /* rows in both: how many to claim */
+    int64_t refreshed_ns;       /* when the device was last asked about its memory */
 };
 
 static bool stopping(const struct worker *worker) {
@@ -201,103 +186,23 @@ static void refresh(struct worker *worker) {
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
 }
 
-static void publish_cost(struct worker *worker) {
-    struct blasd_batcher *batcher = &worker->batcher;
-    blasd_measure_info(&worker->cost, &batcher->info);
-    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
-    blasd_heartbeat_cost(batcher->heartbeat, &worker->cost);
-}
-
-/* Costs from an earlier start, or the means to measure them. */
-static void begin_cost(struct worker *worker) {
+/* What an earlier start has learnt of the device's speed. */
+static void begin_cost(const struct worker *worker) {
     const struct blasd_worker_options *options = worker->options;
-    struct blasd_batcher *batcher = &worker->batcher;
-    struct blasd_err err = {0};
-    if (!options->measure) return;
-    if (blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost)) {
-        publish_cost(worker);
-        return;
-    }
-    if (!blasd_cost_file_begin(options->kept_in, &batcher->info)) {
-        blasd_log(BLASD_LOG_WARN, "%s is not measured: it ended the worker before; see %s",
-                  batcher->info.id, options->kept_in);
-        return;
-    }
-    if (blasd_measure_new(options->backend, batcher->device, &worker->measure, &err) != 0)
-        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
-    worker->idle_ns = worker->measure_ns = blasd_clock_ns();
+    struct blasd_cost cost;
+    (void)blasd_cost_file_load(options->kept_in, &worker->batcher.info, options->version, &cost);
+    blasd_heartbeat_cost(worker->batcher.heartbeat, &cost);
 }
 
 /* What jobs have taught, for the next start. */
-static void keep_learnt(const struct worker *worker) {
+static void keep_cost(const struct worker *worker) {
     const struct blasd_worker_options *options = worker->options;
     struct blasd_cost cost;
     struct blasd_err err = {0};
     blasd_heartbeat_learnt(worker->batcher.heartbeat, &cost);
-    if (options->measure && blasd_cost_known(&cost) &&
-        blasd_cost_file_learnt(options->kept_in, &worker->batcher.info, options->version, &cost,
-                               &err) != 0)
+    if (blasd_cost_file_save(options->kept_in, &worker->batcher.info, options->version, &cost,
+                             &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
-}
-
-/* Measuring was survived so far. */
-static void note_end(const struct worker *worker) {
-    if (worker->measure != NULL)
-        blasd_cost_file_end(worker->options->kept_in, &worker->batcher.info);
-}
-
-/* The end of a pass over all that is measured. */
-static void end_pass(struct worker *worker) {
-    const struct blasd_worker_options *options = worker->options;
-    struct blasd_err err = {0};
-    blasd_measure_cost(worker->measure, &worker->cost);
-    if (blasd_cost_known(&worker->cost)) publish_cost(worker);
-    if (blasd_cost_known(&worker->cost) &&
-        blasd_cost_file_save(options->kept_in, &worker->batcher.info, options->version,
-                             &worker->cost, &err) != 0)
-        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
-    blasd_log(BLASD_LOG_DEBUG, "measured %s", worker->batcher.info.id);
-    note_end(worker);
-    if (++worker->pass < MEASURE_PASSES) {
-        blasd_measure_again(worker->measure);
-        worker->measure_ns = blasd_clock_ns() + measure_after_ns[worker->pass];
-    } else {
-        blasd_measure_free(worker->measure);
-        worker->measure = NULL;
-    }
-}
-
-/* Whether a step of measuring is due now, after a claim that brought `jobs`. */
-static bool measure_due(struct worker *worker, bool jobs) {
-    int64_t now;
-    if (worker->measure == NULL) return false;
-    now = blasd_clock_ns();
-    if (jobs) worker->idle_ns = now;
-    if (worker->pool != NULL &&
-        !blasd_slow_pool_look(worker->pool).idle) { /* two would slow each other */
-        worker->idle_ns = now;
-        return false;
-    }
-    if (now < worker->measure_ns) return false;
-    if (worker->pass > 0) return now - worker->idle_ns > MEASURE_APART_NS;
-    return now - worker->idle_ns > MEASURE_IDLE_NS ||
-           (jobs && now - worker->measure_ns > MEASURE_LATE_NS);
-}
-
-/* Whether jobs were handed to a worker that was idle and measures: its list alone tells it. */
-static bool jobs_came(struct worker *worker) {
-    struct blasd_worker_queue *queue = worker->registered.queue;
-    struct blasd_err problem = {0};
-    if (blasd_worker_queue_look(queue, WAIT_MS, &problem) != 0) blasd_registration_miss(&problem);
-    return !blasd_worker_queue_is_idle(queue);
-}
-
-/* Takes one step of measuring. Negative where the device cannot go on. */
-static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
-    int code = blasd_measure_step(worker->measure, err);
-    if (jobs) worker->measure_ns = blasd_clock_ns() + MEASURE_APART_NS - MEASURE_LATE_NS;
-    if (code == 0) end_pass(worker);
-    return code < 0 ? code : 0;
 }
 
 /* After a claim over a new connection: tells Redis what this worker holds, which is what it has
@@ -347,8 +252,6 @@ static int turn(struct worker *worker, struct blasd_err *err) {
         code = claim(worker, &count, err);
         if (code != 0 || !worker->registered.held || stopping(worker)) return code;
     }
-    if (measure_due(worker, count > 0) && (count > 0 || !jobs_came(worker)))
-        return step_cost(worker, count > 0, err);
     if (count == 0 && blasd_worker_queue_wait(worker->registered.queue, WAIT_MS, &problem) != 0)
         blasd_registration_miss(&problem);
     return 0;
@@ -423,8 +326,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     }
     blasd_slow_pool_close(worker.pool);
     worker.pool = NULL;
-    if (code != -(int)BLASD_E_device_error) note_end(&worker);
-    if (code == 0) keep_learnt(&worker);
+    if (code == 0) keep_cost(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
     blasd_registration_give_back(&worker.registered);
@@ -434,7 +336,6 @@ done:
     blasd_parallel_dismiss();
     watch_memory(&worker, false);
     if (batcher->device != NULL) backend->device_close(batcher->device);
-    blasd_measure_free(worker.measure);
     blasd_grouping_release(&worker.grouping);
     blasd_batcher_release(batcher);
     free(worker.claims);

@@ -4,8 +4,7 @@
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
  * (the loop), group.c (which jobs run together), slow_pool.c (what runs beside the others),
  * runner.c (one group from inputs to records), map_io.c (where tensors lie), completion.c
- * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
- * (devices). */
+ * (records), heartbeat.c (the lease), backend_load.c (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
@@ -24,13 +23,12 @@ struct blasd_worker_options {
     const char *name;                    /* unique among live workers; a worker that takes the name
                                             of a dead one sends that one's jobs back to the queue at
                                             once. Borrowed */
-    bool measure;        /* publish what jobs cost on the device, measured while it is idle */
-    const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
-                            Borrowed */
+    const char *kept_in; /* directory that keeps what jobs taught of the device's speed; NULL: each
+                            start begins with usual figures. Borrowed */
     bool audit;          /* log each job that has ended, not only some that failed */
     const struct blasd_prices *prices; /* for these lines; NULL: none. Borrowed */
     struct blasd_otlp *otlp;           /* where spans of jobs go; NULL: nowhere. Borrowed */
-    const char *version;               /* blasd's, for which they hold. Borrowed */
+    const char *version;               /* blasd's, for which such figures hold. Borrowed */
     /* Asked between batches and while waiting, by two threads: true makes the worker finish the
      * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);

@@ -114,7 +114,7 @@ def test_what_is_predicted_to_take_too_long_is_refused(make_service):
     service = make_service("--limit", "job_s=1")
     end = time.monotonic() + 120
     while not all("cost" in device for device in service.request("GET", "/devices").json()["devices"]):
-        assert time.monotonic() < end, "the worker does not say what it measured"
+        assert time.monotonic() < end, "the worker does not say how fast it is"
         time.sleep(0.1)
     end = time.monotonic() + 60
     while True:  # the front end looks now and then
@@ -128,9 +128,9 @@ def test_what_is_predicted_to_take_too_long_is_refused(make_service):
     assert "may take 1 s (limit job_s)" in problem["detail"]
     for job in ENDLESS:
         answer = submit(service, job)
-        if "sweeps" not in job:
+        if "sweeps" not in job and job != "room for outputs":
             assert (answer.status, answer.json()["code"]) == (422, "job_too_long"), job
-        else:  # which may be over soon: they are ended when their time is up
+        else:  # which may be over soon, or take long though they count few operations: they are ended when their time is up
             assert answer.status == 202
             assert until(service, answer.json()["id"], ("failed",))["error"]["code"] == "job_too_long"
     fewer = {**SWEEPS, "max_iter": 1000}

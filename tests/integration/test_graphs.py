@@ -197,11 +197,11 @@ def dry(service, steps, **members):
 
 
 def test_what_a_graph_is_predicted_to_take(make_service):
-    """The sum of what its steps take, which the worker has measured; and what that costs."""
+    """The sum of what its steps take, as far as the worker knows; and what that costs."""
     service = make_service("--price", "cpu=3.6/h,currency=CHF")
     inputs = {"a": {"full": [300, 300], "value": 1}, "b": {"eye": 300}}
 
-    def both():  # as long as the worker measures, its figures change between two questions
+    def both():  # once the front end knows the worker
         one, ten = (dry(service, chain(count), inputs=inputs).json() for count in (1, 10))
         known = one["predicted"]["compute_ms"] is not None and ten["predicted"]["compute_ms"] is not None
         return known and 4 < ten["predicted"]["compute_ms"] / one["predicted"]["compute_ms"] < 11 and (one, ten)

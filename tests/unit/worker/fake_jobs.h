@@ -132,7 +132,6 @@ static __attribute__((unused)) int fake_work(struct blasd_limits *limits, struct
     struct blasd_worker_options options = {.queue = {.limits = limits, .store = fake.store},
                                            .backend = &FAKE_BACKEND,
                                            .name = "tester",
-                                           .measure = fake.kept_in != NULL,
                                            .kept_in = fake.kept_in,
                                            .version = "1",
                                            .stopping = fake_stopping,
