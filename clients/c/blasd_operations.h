@@ -223,6 +223,10 @@ struct blasd_regression {
     const struct blasd_array *y;
     /* (..., n); may be NULL. Weights of the observations. */
     const struct blasd_array *sample_weight;
+    /* (g + 1,); may be NULL. Many fits in one job: rows row_splits[i] up to row_splits[i + 1] of x,
+     * y and sample_weight are group i. From 0 to n, not descending; x has two dimensions then, and
+     * outputs have g in front. */
+    const struct blasd_array *row_splits;
     /* ols: least squares with its statistics. ridge, lasso, elastic_net: scikit-learn's objectives.
      * gd: gradient descent from 0 on the mean of the squared residuals. One of ols, ridge, lasso,
      * elastic_net, gd. Default: ols. */
@@ -271,6 +275,7 @@ static inline struct blasd_request blasd_regression_request(const struct blasd_r
     blasd_call_input(call, "x", of->x);
     blasd_call_input(call, "y", of->y);
     blasd_call_input(call, "sample_weight", of->sample_weight);
+    blasd_call_input(call, "row_splits", of->row_splits);
     blasd_call_choice(call, "method", of->method);
     blasd_call_bool(call, "fit_intercept", of->fit_intercept);
     blasd_call_float(call, "alpha", of->alpha);

@@ -16,6 +16,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 TARGET = HERE / "blasd" / "operations.py"
 WIDTH = 120
 TYPES = {"bool": "bool", "int": "int", "float": "float", "choice": "str"}
+BY = ("by", "Any",
+      "A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in which they are "
+      "first met. The Result has them as `groups`; residuals and fitted come in the order of the rows given.")
 UPLO = ("UPLO", "str | None", "uplo by NumPy's word for it, L or U.")
 # by method: parameters that NumPy takes by position, then arguments that it has beside (name, type, text); `op` and `fixed`
 # where the method is one of another operation; what it returns, unless nothing shorter than Any says it
@@ -30,7 +33,7 @@ NUMPY: dict[str, dict[str, Any]] = {
     "matmul": {"type": "Array", "text": "Returns an array."},
     "solve": {"type": "Array", "text": "Returns an array."},
     "distance": {"text": "Returns an array, or the Result where the output asked for has an index beside the distances."},
-    "regression": {"type": "Result", "text": "Returns the Result, which print shows as a table."},
+    "regression": {"type": "RegressionResult", "more": [BY], "text": "Returns the Result, which print shows as a table."},
 }
 def signature(client: str, name: str, op: dict[str, Any]) -> str:
     """`def NAME(…) -> …:`, in lines that fit."""
@@ -118,7 +121,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .named import EighResult, LstsqResult, Options, QRResult, SVDResult
-    from .results import Result
+    from .results import RegressionResult, Result
 
 # what inputs may be made of
 '''

@@ -25,9 +25,10 @@
 #define PIECE_WORK 2e7        /* operations in a piece of work, about */
 #define DOUBLE_DOUBLE 15      /* operations for one in double-double, about */
 
-/* What one thread needs to fit one problem after the other. */
+/* What one thread needs to fit one problem after the other by the same way. */
 struct room {
-    const struct regression_shape *shape;
+    struct regression_shape made;         /* what it has memory for; its n is the most rows */
+    const struct regression_shape *shape; /* of the problem at hand; NULL: nothing is made yet */
     struct regression_small *small;
     struct regression_tall *tall;
     struct regression_factor factor;
@@ -40,10 +41,12 @@ struct room {
 struct run {
     const struct regression_shape *shape;
     struct blasd_task *tasks;
-    int64_t problems, group; /* in all tasks; in one piece of work */
-    struct room rooms[BLASD_PARALLEL_MAX];
+    int64_t problems; /* in all tasks */
+    int64_t *starts;  /* owned: of pieces of work, and their end */
+    struct room rooms[BLASD_PARALLEL_MAX][WAYS];
     pthread_mutex_t lock; /* of tasks and what follows: two threads may meet in one task */
-    struct regression_counts *counts;   /* of each task */
+    struct regression_counts *counts;   /* owned: of each task */
+    bool *refused;                      /* owned: of each task: its row_splits are not right */
     struct blasd_err *errors;           /* of each slot */
     struct blasd_cpu_progress progress; /* of the calling thread, where it works alone */
 };
@@ -93,8 +96,8 @@ static int room_init(struct room *room, const struct regression_shape *shape,
                      struct blasd_err *err) {
     size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
     struct regression_fit *fit = &room->fit;
-    room->shape = shape;
-    fit->critical_df = NAN;
+    room->made = *shape;
+    room->shape = &room->made;
     fit->need_residuals = shape->residuals || shape->cov != COV_NONROBUST;
     fit->coef = blasd_cpu_alloc(t * q, sizeof(double));
     fit->ssr = blasd_cpu_alloc(t, sizeof(double));
@@ -125,9 +128,10 @@ static int make_factor(struct room *room, const struct regression_data *data, bo
         if (!blasd_regression_doubled(shape) ||
             blasd_regression_condition(shape, &room->factor, room->work) < DOUBLED_CONDITION)
             return 0;
-        if (room->small == NULL) room->small = blasd_regression_small_new(shape);
+        if (room->small == NULL) room->small = blasd_regression_small_new(&room->made);
         if (room->small == NULL)
             return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for double-double");
+        blasd_regression_small_next(room->small, shape);
         *doubled = true;
     }
     return blasd_regression_small_factor(room->small, data, &room->factor, progress, err);
@@ -293,33 +297,71 @@ static int fit_in_units(struct room *room, const struct regression_data *data,
     return code;
 }
 
-/* Fits problems [from, to) of the run. Errors of a problem are its task's; a negative return means
- * stop. */
-static int fit_range(struct run *run, struct room *room, int64_t from, int64_t to,
+/* A thread's room for a problem of this shape, which makes it if need be. */
+static int room_for(struct run *run, int slot, const struct regression_shape *shape,
+                    struct room **ret, struct blasd_err *err) {
+    struct room *room = *ret = &run->rooms[slot][shape->way];
+    if (room->shape == NULL || room->made.n < shape->n) {
+        struct regression_shape wanted = *shape;
+        if (room->shape != NULL && wanted.n < 2 * room->made.n) wanted.n = 2 * room->made.n;
+        room_release(room);
+        memset(room, 0, sizeof *room);
+        if (room_init(room, &wanted, err) != 0) return err->code;
+    }
+    room->shape = shape;
+    if (room->small != NULL) blasd_regression_small_next(room->small, shape);
+    if (room->tall != NULL) blasd_regression_tall_next(room->tall, shape);
+    return 0;
+}
+
+/* Fits problem `at` of a task, and writes its outputs. */
+static int fit_one(struct room *room, struct blasd_task *task, int64_t at,
+                   struct regression_data *data, struct blasd_cpu_progress *progress,
+                   struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_data given = *data;
+    int code = blasd_regression_weights(shape, data, err);
+    if (code == 0) code = blasd_regression_scale(shape, &room->scaling, data, err);
+    if (code == 0) code = fit_in_units(room, data, progress, err);
+    if (code == 0)
+        code = blasd_regression_scale_columns(shape, &room->scaling, data, &room->fit, err);
+    if (code == 0)
+        code = blasd_regression_outputs(shape, task, at, data, &room->fit, room->tss, err);
+    if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &room->fit);
+    given.w = data->w;
+    if (code == 0 && shape->certify)
+        code = blasd_regression_prove(shape, &given, &room->factor, &room->fit, task, at, err);
+    return code;
+}
+
+static double problem_work(const struct regression_shape *shape);
+
+/* Whether a problem of the run is worked on alone. */
+static bool is_long(const struct run *run, const struct regression_shape *shape) {
+    return run->problems == 1 || problem_work(shape) >= PIECE_WORK;
+}
+
+/* Fits those of problems [from, to) of the run that are long, or those that are not. Errors of a
+ * problem are its task's; a negative return means stop. */
+static int fit_range(struct run *run, int slot, int64_t from, int64_t to, bool alone,
                      struct blasd_cpu_progress *progress, struct blasd_err *err) {
-    const struct regression_shape *shape = run->shape;
-    struct blasd_walk walk;
+    int64_t problems = run->shape->problems;
     for (int64_t number = from; number < to; number++) {
-        int64_t place = number / shape->problems, at = number % shape->problems;
+        int64_t place = number / problems, at = number % problems;
         struct blasd_task *task = &run->tasks[place];
-        struct regression_data data, given;
+        struct regression_shape one = blasd_regression_one(run->shape, task, at);
+        struct regression_data data;
+        struct blasd_walk walk;
+        struct room *room;
         struct blasd_err own = {0};
-        int code;
-        if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
-        data = given = blasd_regression_data(shape, task, &walk);
-        blasd_walk_next(&walk);
+        int code, fault;
+        if (run->refused[place] || is_long(run, &one) != alone) continue;
         if (!blasd_wanted()) return blasd_cpu_stopped(err);
-        code = blasd_regression_weights(shape, &data, &own);
-        if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
-        if (code == 0) code = fit_in_units(room, &data, progress, &own);
-        if (code == 0)
-            code = blasd_regression_scale_columns(shape, &room->scaling, &data, &room->fit, &own);
-        if (code == 0)
-            code = blasd_regression_outputs(shape, task, at, &data, &room->fit, room->tss, &own);
-        if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &room->fit);
-        given.w = data.w;
-        if (code == 0 && shape->certify)
-            code = blasd_regression_prove(shape, &given, &room->factor, &room->fit, task, at, &own);
+        blasd_regression_walk(&one, task, at, &walk);
+        data = blasd_regression_data(&one, task, &walk);
+        fault = blasd_regression_group_fault(&one, &data);
+        code = fault != 0 ? 0 : room_for(run, slot, &one, &room, &own);
+        if (code == 0 && fault == 0) code = fit_one(room, task, at, &data, progress, &own);
         if (code != 0 && own.code == BLASD_E_cancelled) {
             *err = own;
             return code;
@@ -327,9 +369,11 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
         pthread_mutex_lock(&run->lock);
         if (code != 0) {
             task->err = own;
+        } else if (fault != 0) {
+            blasd_regression_without_fit(&one, task, at, fault, &run->counts[place]);
         } else {
             snprintf(task->method, sizeof task->method, "%s", room->how);
-            blasd_regression_tally(shape, task, at, &data, &room->fit, &run->counts[place]);
+            blasd_regression_tally(&one, task, at, &data, &room->fit, &run->counts[place]);
         }
         pthread_mutex_unlock(&run->lock);
     }
@@ -339,9 +383,8 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
 static bool some_problems(void *arg, int64_t piece, int slot) {
     struct run *run = arg;
     struct blasd_cpu_progress quiet = {.total = 0}; /* the loop reports */
-    int64_t from = piece * run->group, to = from + run->group;
-    if (to > run->problems) to = run->problems;
-    return fit_range(run, &run->rooms[slot], from, to, &quiet, &run->errors[slot]) == 0;
+    return fit_range(run, slot, run->starts[piece], run->starts[piece + 1], false, &quiet,
+                     &run->errors[slot]) == 0;
 }
 
 /* Operations of one problem, roughly in the time they take. */
@@ -362,48 +405,75 @@ static void warn(const struct run *run) {
         blasd_regression_warn(run->shape, &run->tasks[place], &run->counts[place]);
 }
 
-/* Runs everything: small problems dealt out, large ones one by one. */
-/* The same of what a problem with many coefficients takes in LAPACK's long calls: factors, and
- * singular values. */
-static double long_work(const struct regression_shape *shape) {
+/* The same of one that is worked on alone, with what a problem with many coefficients takes in
+ * LAPACK's long calls: factors, and singular values. */
+static double work_alone(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, least = n < q ? n : q;
-    if (shape->way == WAY_SMALL || shape->method == METHOD_GD) return 0;
-    if (shape->method == METHOD_OLS) return (n < q ? 20 : 8) * least * least * q;
-    return 4 * least * least * (n < q ? n + q : q);
+    double work = shape->way == WAY_WIDE ? 2000 : problem_work(shape);
+    if (shape->way == WAY_SMALL || shape->method == METHOD_GD) return work;
+    if (shape->method == METHOD_OLS) return work + (n < q ? 20 : 8) * least * least * q;
+    return work + 4 * least * least * (n < q ? n + q : q);
 }
 
-static int run_all(struct run *run, int devices, struct blasd_watch *watch, struct blasd_err *err) {
-    double work = problem_work(run->shape), all = work * (double)run->problems;
-    bool dealt = run->problems > 1 && work < PIECE_WORK;
-    int threads = 1, code = 0;
-    if (dealt) {
-        threads = all / THREADS_WORK < devices ? (int)(all / THREADS_WORK) : devices;
-        if (threads > BLASD_PARALLEL_MAX) threads = BLASD_PARALLEL_MAX;
-        if (threads < 1) threads = 1;
+/* Work in problems that are dealt out and that are worked on alone; and where pieces of the former
+ * start, which follows from the shapes alone: how many. starts NULL: they are counted. */
+struct cut {
+    double dealt, alone;
+    int64_t pieces;
+};
+
+static struct cut cut_run(const struct run *run, int64_t *starts) {
+    struct cut cut = {0, 0, 0};
+    double room = 0; /* in the piece at hand */
+    for (int64_t number = 0; number < run->problems; number++) {
+        int64_t place = number / run->shape->problems, at = number % run->shape->problems;
+        struct regression_shape one;
+        double work;
+        if (run->refused[place]) continue;
+        one = blasd_regression_one(run->shape, &run->tasks[place], at);
+        if (is_long(run, &one)) {
+            cut.alone += work_alone(&one);
+            continue;
+        }
+        work = problem_work(&one);
+        cut.dealt += work;
+        if (work > room) {
+            if (starts != NULL) starts[cut.pieces] = number;
+            cut.pieces++;
+            room = PIECE_WORK;
+        }
+        room -= work;
     }
-    for (int i = 0; code == 0 && i < threads; i++)
-        code = room_init(&run->rooms[i], run->shape, err);
-    if (code != 0) return code;
-    if (!dealt) {
-        all += long_work(run->shape) * (double)run->problems;
-        if (run->shape->way == WAY_WIDE) all -= (work - 2000) * (double)run->problems;
+    if (starts != NULL) starts[cut.pieces] = run->problems;
+    return cut;
+}
+
+/* Runs everything: long problems one by one, all others dealt out to threads. */
+static int run_all(struct run *run, int devices, struct blasd_watch *watch, struct blasd_err *err) {
+    struct cut cut = cut_run(run, NULL);
+    double all = cut.dealt + cut.alone;
+    int threads = cut.dealt / THREADS_WORK < devices ? (int)(cut.dealt / THREADS_WORK) : devices;
+    int code = 0;
+    if (threads > BLASD_PARALLEL_MAX) threads = BLASD_PARALLEL_MAX;
+    if (threads < 1) threads = 1;
+    run->starts = blasd_cpu_alloc((size_t)cut.pieces + 1, sizeof *run->starts);
+    if (run->starts == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
+    (void)cut_run(run, run->starts);
+    if (cut.alone > 0) {
         run->progress = (struct blasd_cpu_progress){.watch = watch, .total = all};
         blasd_regression_dense_tells(&run->progress);
-        code = fit_range(run, &run->rooms[0], 0, run->problems, &run->progress, err);
+        code = fit_range(run, 0, 0, run->problems, true, &run->progress, err);
         blasd_regression_dense_tells(NULL);
-        return code;
     }
-    run->group =
-        PIECE_WORK / work < (double)run->problems ? (int64_t)(PIECE_WORK / work) : run->problems;
-    if (run->group > run->problems / threads) run->group = run->problems / threads;
-    if (run->group < 1) run->group = 1;
-    if (!blasd_parallel_run(
-            &(struct blasd_parallel){.piece = some_problems,
-                                     .arg = run,
-                                     .count = (run->problems + run->group - 1) / run->group,
-                                     .threads = threads,
-                                     .watch = watch,
-                                     .to = 1}))
+    if (code != 0 || cut.pieces == 0) return code;
+    if (!blasd_parallel_run(&(struct blasd_parallel){.piece = some_problems,
+                                                     .arg = run,
+                                                     .count = cut.pieces,
+                                                     .threads = threads,
+                                                     .watch = watch,
+                                                     .from = cut.alone / all,
+                                                     .to = 1}))
         return blasd_cpu_stopped(err);
     return 0;
 }
@@ -427,8 +497,8 @@ int blasd_regression_unique(int64_t n, int64_t p, int64_t t, const double *x, co
     return code;
 }
 
-static int run_tasks(struct blasd_device *device, struct blasd_task *tasks, int count,
-                     struct blasd_watch *watch, struct blasd_err *err) {
+int blasd_regression_tasks(struct blasd_task *tasks, int count, int threads,
+                           struct blasd_watch *watch, struct blasd_err *err) {
     struct regression_shape shape;
     struct run *run = calloc(1, sizeof *run);
     int code = blasd_regression_read(tasks[0].job, &shape, err);
@@ -440,18 +510,25 @@ static int run_tasks(struct blasd_device *device, struct blasd_task *tasks, int 
     pthread_mutex_init(&run->lock, NULL);
     run->problems = shape.problems * count;
     run->counts = calloc((size_t)count + 1, sizeof *run->counts);
+    run->refused = calloc((size_t)count + 1, sizeof *run->refused);
     run->errors = calloc(BLASD_PARALLEL_MAX, sizeof *run->errors);
-    if (run->counts == NULL || run->errors == NULL) {
+    if (run->counts == NULL || run->refused == NULL || run->errors == NULL) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
         goto done;
     }
     blasd_cpu_blas_alone(); /* calls are small, or made by threads of our own */
-    for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
-    if (run->problems > 0) code = run_all(run, device->threads, watch, err);
+    for (int i = 0; i < count; i++) {
+        snprintf(tasks[i].method, sizeof tasks[i].method, "none");
+        run->refused[i] = blasd_regression_splits(&shape, &tasks[i], &tasks[i].err) != 0;
+    }
+    if (run->problems > 0) code = run_all(run, threads, watch, err);
     if (code == 0) warn(run);
 done:
-    for (int i = 0; i < BLASD_PARALLEL_MAX; i++) room_release(&run->rooms[i]);
+    for (int i = 0; i < BLASD_PARALLEL_MAX; i++)
+        for (int way = 0; way < WAYS; way++) room_release(&run->rooms[i][way]);
     if (run->shape != NULL) pthread_mutex_destroy(&run->lock);
+    free(run->starts);
+    free(run->refused);
     free(run->counts);
     free(run->errors);
     free(run);
@@ -461,7 +538,7 @@ done:
 static int regression_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                           struct blasd_watch *watch, struct blasd_err *err) {
     blasd_wanted_begin(watch);
-    return blasd_wanted_end(run_tasks(device, tasks, count, watch, err), err);
+    return blasd_wanted_end(blasd_regression_tasks(tasks, count, device->threads, watch, err), err);
 }
 
 const struct blasd_kernel blasd_cpu_regression = {.op = "regression", .run = regression_run};

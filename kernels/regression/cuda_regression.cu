@@ -18,6 +18,7 @@ extern "C" {
 #define LAUNCHES_AHEAD 8  /* before the host waits, so that a cancelled job is noticed */
 #define MIXED_FLOPS 2e8   /* a larger job fills the device by itself: it joins no mixed batch */
 #define SHARED_TARGETS 16 /* with robust errors, for which each takes launches */
+#define HOST_THREADS 4    /* of the host's engine */
 #define LARGE_WORK 1e7    /* n q q from which the worker is asked whether to go on */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *,
@@ -211,9 +212,9 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                              REGRESSION_DEVICE_TAKES ": ask for device \"cpu\"");
         return 0;
     }
-    return blasd_regression_finish(&plan->asked, job->tasks, job->count,
-                                   plan->where == REGRESSION_DEVICE ? &plan->results : nullptr,
-                                   err);
+    if (plan->where == REGRESSION_HOST)
+        return blasd_regression_tasks(job->tasks, job->count, HOST_THREADS, nullptr, err);
+    return blasd_regression_finish(&plan->asked, job->tasks, job->count, &plan->results, err);
 }
 
 /* Small jobs of any shape and method share a batch, and launches where they can. */

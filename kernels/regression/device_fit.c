@@ -47,6 +47,7 @@ enum regression_where blasd_regression_where(const struct regression_shape *aske
     double n = (double)shape.n, q = (double)shape.q, t = (double)shape.t;
     double work = 4 * n * n * (q + t); /* of making anything from a wide problem's rows */
     bool fits = shape.q <= DEVICE_COEFFICIENTS, sparse = blasd_regression_sparse(&shape);
+    if (shape.grouped) return REGRESSION_HOST;
     if (shape.t > DEVICE_TARGETS) return REGRESSION_REFUSED;
     if (shape.way != WAY_WIDE || !(sparse || blasd_regression_plain(&shape)))
         return fits ? REGRESSION_DEVICE : REGRESSION_REFUSED;
@@ -56,13 +57,12 @@ enum regression_where blasd_regression_where(const struct regression_shape *aske
 
 /* What one thread needs beside the results; owned. */
 struct room {
-    struct regression_factor factor; /* of wide problems */
     struct regression_scaling scaling;
     /* the problem at hand, and data of it that came as float32: x, y, w */
     const struct blasd_task *task;
     int64_t at[IN_WEIGHT + 1];
     double *wide[IN_WEIGHT + 1];
-    double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap, *gradient;
+    double *coef, *ssr, *residual, *dual_gap, *gradient;
     int64_t *n_iter, *converged;
 };
 
@@ -79,14 +79,10 @@ struct run {
 };
 
 static void room_release(struct room *room) {
-    blasd_regression_factor_release(&room->factor);
     blasd_regression_scaling_release(&room->scaling);
     for (int i = IN_X; i <= IN_WEIGHT; i++) free(room->wide[i]);
     free(room->coef);
     free(room->ssr);
-    free(room->tss);
-    free(room->basis);
-    free(room->singular);
     free(room->residual);
     free(room->dual_gap);
     free(room->n_iter);
@@ -101,8 +97,7 @@ static int no_memory(struct blasd_err *err) {
 /* What every problem needs here; more comes when it is needed. */
 static int room_init(struct room *room, const struct run *run, struct blasd_err *err) {
     const struct regression_shape *shape = run->shape;
-    size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
-    size_t spread = n + 1 < q ? n + 1 : q;
+    size_t q = (size_t)shape->q, t = (size_t)shape->t;
     room->dual_gap = blasd_cpu_alloc(t, sizeof(double));
     room->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
     room->gradient = blasd_cpu_alloc(t, sizeof(double));
@@ -111,13 +106,6 @@ static int room_init(struct room *room, const struct run *run, struct blasd_err 
     room->ssr = blasd_cpu_alloc(t, sizeof(double));
     if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL || room->ssr == NULL ||
         room->gradient == NULL || room->converged == NULL)
-        return no_memory(err);
-    if (run->results != NULL) return 0;
-    room->tss = blasd_cpu_alloc(t, sizeof(double));
-    room->basis = blasd_cpu_alloc(q * spread, sizeof(double));
-    room->singular = blasd_cpu_alloc(spread, sizeof(double));
-    if (!blasd_regression_factor_alloc(&room->factor, shape, shape->n) || room->tss == NULL ||
-        room->basis == NULL || room->singular == NULL)
         return no_memory(err);
     return 0;
 }
@@ -134,14 +122,6 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     for (int64_t l = 0; l < t; l++) { /* of ridge by another name */
         fit->n_iter[l] = 0;
         fit->dual_gap[l] = 0;
-    }
-    if (all == NULL) {
-        *factor = room->factor;
-        fit->coef = room->coef;
-        fit->ssr = room->ssr;
-        fit->basis = room->basis;
-        fit->singular = room->singular;
-        return;
     }
     factor->rows = q;
     factor->triangle = true;
@@ -233,15 +213,12 @@ static bool surely_full(const struct regression_shape *shape,
 /* Least squares without a penalty: the rank decides whether the device's solution is the one. */
 static int end_plain(const struct regression_shape *shape, struct room *room,
                      struct regression_data *data, const struct regression_factor *factor,
-                     struct regression_fit *fit, bool here, const char **how,
-                     struct blasd_err *err) {
-    bool look = here || shape->rcond > 0 || !surely_full(shape, factor, fit);
+                     struct regression_fit *fit, const char **how, struct blasd_err *err) {
+    bool look = shape->rcond > 0 || !surely_full(shape, factor, fit);
     int code = look ? widen(shape, room, IN_X, &data->x, err) : 0;
     if (code == 0 && look) code = blasd_regression_rank(shape, factor, data, fit, err);
-    if (code == 0 && here) code = blasd_regression_singular(shape, factor, fit, err);
     if (code != 0) return code;
-    if (!here && shape->q > 1)
-        qsort(fit->singular, (size_t)shape->q, sizeof *fit->singular, falling);
+    if (shape->q > 1) qsort(fit->singular, (size_t)shape->q, sizeof *fit->singular, falling);
     *how = "gram in double-double";
     blasd_regression_cond(shape, fit);
     if (fit->rank == shape->q) {
@@ -255,7 +232,7 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
     fit->alone = false;
     code = widen(shape, room, IN_X, &data->x, err);
     if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
-    if (code == 0 && !here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
     if (code == 0) code = want_residuals(shape, room, fit, err);
     if (code == 0) blasd_regression_residuals(shape, data, fit, fit->rank < shape->q);
     return code;
@@ -335,32 +312,17 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
                        struct regression_data *data, struct regression_factor *factor,
                        struct regression_fit *fit, const char **how, struct blasd_err *err) {
     const struct regression_shape *shape = run->shape;
-    struct blasd_cpu_progress quiet = {.total = 0};
-    bool here = run->results == NULL;
-    int code = 0;
     take_results(run, room, number, factor, fit);
     fit->rank = shape->q;
-    fit->critical_df = NAN;
-    if (here) {
-        code = blasd_regression_wide_factor(shape, data, factor, err);
-        if (code != 0) return code;
-        blasd_regression_tss(shape, data, room->tss);
-    }
-    if (blasd_regression_plain(shape))
-        return end_plain(shape, room, data, factor, fit, here, how, err);
+    if (blasd_regression_plain(shape)) return end_plain(shape, room, data, factor, fit, how, err);
     if (blasd_regression_sparse(shape)) {
         *how = "coordinate descent";
-        for (int64_t l = 0; !here && l < shape->t; l++) {
+        for (int64_t l = 0; l < shape->t; l++) {
             double most = run->results->tss[number * shape->t + l];
             most *= shape->tol > 1e-13 ? shape->tol : 1e-13;
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
-        if (!here) return end_sparse(shape, room, data, fit, err);
-        code = blasd_regression_coordinate(shape, factor, data->total, room->scaling.target, fit,
-                                           &quiet, err);
-        if (code == 0) code = want_residuals(shape, room, fit, err);
-        if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
-        return code;
+        return end_sparse(shape, room, data, fit, err);
     }
     if (shape->method == METHOD_RIDGE) return end_ridge(run, room, data, factor, fit, how, err);
     *how = "gradient descent";
@@ -372,7 +334,6 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
 /* The data in the units that the problem is, or was, fitted in. */
 static int change_units(const struct run *run, struct room *room, int64_t number,
                         struct regression_data *data, struct blasd_err *err) {
-    if (run->results == NULL) return blasd_regression_scale(run->asked, &room->scaling, data, err);
     return blasd_regression_scale_as(run->asked, &room->scaling,
                                      run->results->unit + number * (run->asked->t + 1), data, err);
 }
@@ -400,7 +361,7 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
         if (code == 0) code = end_problem(run, room, number, &data, &factor, &fit, &how, &own);
         if (code == 0)
             code = blasd_regression_scale_columns(shape, &room->scaling, &data, &fit, &own);
-        tss = run->results != NULL ? run->results->tss + number * shape->t : room->tss;
+        tss = run->results->tss + number * shape->t;
         if (code == 0)
             code = blasd_regression_outputs(run->asked, task, at, &data, &fit, tss, &own);
         if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &fit);

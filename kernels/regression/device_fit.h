@@ -10,7 +10,7 @@
 /* Who does what. */
 enum regression_where {
     REGRESSION_DEVICE, /* all but the small remainder */
-    REGRESSION_HOST,   /* wide, and small enough for one thread */
+    REGRESSION_HOST,   /* the host's engine: wide and small enough, or rows in groups */
     REGRESSION_REFUSED /* the CPU's version does it */
 };
 /* What is not refused, in words. */
@@ -33,8 +33,7 @@ struct regression_results {
     int64_t *sweeps;
 };
 
-/* Ends all problems of a batch; errors of a problem are its task's. With results NULL, all is done
- * here. */
+/* Ends all problems of a batch; errors of a problem are its task's. */
 int blasd_regression_finish(const struct regression_shape *shape, struct blasd_task *tasks,
                             int count, const struct regression_results *results,
                             struct blasd_err *err);

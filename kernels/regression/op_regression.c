@@ -88,6 +88,24 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
                       "it has %lld observations where x has %lld", (long long)length, (long long)n);
 }
 
+/* Rows in groups: the problems are these. */
+static int read_groups(const struct blasd_job *job, struct regression_shape *shape,
+                       struct blasd_err *err) {
+    const struct blasd_tensor *splits = &job->inputs[IN_SPLITS].tensor;
+    char text[64];
+    shape->grouped = true;
+    if (shape->batch_rank > 0)
+        return blasd_fail(err, BLASD_E_invalid_shape, "inputs.row_splits",
+                          "x, y and sample_weight may have no leading dimensions beside it");
+    if (splits->shape[0] < 1)
+        return blasd_fail(err, BLASD_E_invalid_shape, "inputs.row_splits",
+                          "its shape is %s: g groups have g + 1 numbers, the first of which is 0",
+                          blasd_tensor_shape_text(splits, text, sizeof text));
+    shape->batch_rank = 1;
+    shape->batch_shape[0] = shape->problems = splits->shape[0] - 1;
+    return 0;
+}
+
 int blasd_regression_read(const struct blasd_job *job, struct regression_shape *shape,
                           struct blasd_err *err) {
     const struct blasd_tensor *x = &job->inputs[IN_X].tensor, *y = &job->inputs[IN_Y].tensor;
@@ -125,7 +143,7 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
     shape->t = shape->many ? y->shape[y->rank - 1] : 1;
     lead = x->rank - 2;
     code = check_length(y->shape[lead], shape->n, "inputs.y", err);
-    if (code == 0 && shape->n < 1)
+    if (code == 0 && shape->n < 1 && !blasd_job_has(job, IN_SPLITS))
         code = blasd_fail(err, BLASD_E_invalid_shape, "inputs.x", "there are no observations");
     if (code == 0) code = join_batch(shape, x, lead, "inputs.x", err);
     if (code == 0) code = join_batch(shape, y, lead, "inputs.y", err);
@@ -139,12 +157,17 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
         if (__builtin_mul_overflow(shape->problems, shape->batch_shape[i], &shape->problems))
             return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                               "the batch has too many members");
+    if (blasd_job_has(job, IN_SPLITS) && (code = read_groups(job, shape, err)) != 0) return code;
     blasd_regression_choose_way(shape);
     shape->sent = single(x) ? 0x1p-24 : 0x1p-53;
     shape->sent_y = single(y) ? 0x1p-24 : 0x1p-53;
     shape->storage =
         single(x) && single(y) && (!shape->weighted || single(w)) ? BLASD_float32 : BLASD_float64;
     return 0;
+}
+
+static unsigned any_numbers(const struct blasd_job *job) {
+    return blasd_job_has(job, IN_SPLITS) ? 1u << IN_X | 1u << IN_Y | 1u << IN_WEIGHT : 0;
 }
 
 /* An output with the batch's dimensions, that of targets where `each` asks for it, and `more`. */
@@ -163,6 +186,15 @@ static int add_output(struct blasd_plan *plan, const struct regression_shape *sh
     return 0;
 }
 
+/* An output like y. */
+static int add_rows(struct blasd_plan *plan, const struct regression_shape *shape, int output,
+                    struct blasd_err *err) {
+    struct regression_shape whole = *shape;
+    if (shape->grouped) whole.batch_rank = 0;
+    return add_output(plan, &whole, output, shape->storage, false, shape->many ? 2 : 1, shape->n,
+                      shape->t, err);
+}
+
 /* Outputs that only ols has. */
 static int plan_statistics(struct blasd_plan *plan, const struct regression_shape *shape,
                            struct blasd_err *err) {
@@ -170,7 +202,7 @@ static int plan_statistics(struct blasd_plan *plan, const struct regression_shap
                                OUT_AIC,    OUT_BIC,    OUT_SCALE};
     static const int counts[] = {OUT_DF_MODEL, OUT_DF_RESID, OUT_RANK};
     static const int each_coef[] = {OUT_STDERR, OUT_TVALUES, OUT_PVALUES};
-    int64_t q = shape->q, values = shape->n < q ? shape->n : q;
+    int64_t q = shape->q, values = blasd_regression_values(shape);
     int code = 0;
     for (size_t i = 0; code == 0 && i < sizeof each / sizeof *each; i++)
         code = add_output(plan, shape, each[i], BLASD_float64, true, 0, 0, 0, err);
@@ -210,8 +242,7 @@ static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *
     if (code == 0 && shape->method == METHOD_GD)
         code = add_output(plan, shape, OUT_CONVERGED, BLASD_int64, true, 0, 0, 0, err);
     for (int i = OUT_RESIDUALS; code == 0 && shape->residuals && i <= OUT_FITTED; i++)
-        code = add_output(plan, shape, i, shape->storage, false, shape->many ? 2 : 1, shape->n,
-                          shape->t, err);
+        code = add_rows(plan, shape, i, err);
     return code;
 }
 
@@ -267,18 +298,22 @@ static double count_bytes(const struct regression_shape *shape) {
 
 static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
                            struct blasd_err *err) {
-    struct regression_shape shape;
+    struct regression_shape shape, each;
     double bytes;
     int code = blasd_regression_read(job, &shape, err);
     if (code == 0) code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
+    plan->input_dtype[IN_SPLITS] = BLASD_int64;
+    each = shape;
+    if (shape.grouped && shape.problems > 0) /* the values are not known: groups of equal size */
+        each.n = (shape.n + shape.problems - 1) / shape.problems;
     plan->items = (double)shape.problems;
-    plan->flops = plan->items * count_flops(&shape, (double)shape.iterations);
-    if (may_end_early(&shape)) plan->flops_least = plan->items * count_flops(&shape, 1);
+    plan->flops = plan->items * count_flops(&each, (double)shape.iterations);
+    if (may_end_early(&shape)) plan->flops_least = plan->items * count_flops(&each, 1);
     bytes = count_bytes(&shape);
     if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
-        (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||
+        ((shape.way == WAY_TALL || shape.grouped) && shape.q > MOST_TRIANGLE) ||
         (shape.way == WAY_WIDE && shape.n > MOST_TRIANGLE))
         return blasd_fail(
             err, BLASD_E_job_too_large, "inputs.x",
@@ -328,10 +363,15 @@ const struct blasd_op blasd_op_regression = {
         "gd takes `iterations` steps b -= learning_rate * 2/n X'(Xb - y) from b = 0, the intercept "
         "being a column of ones; where its gradient has grown, a warning says so.\n"
         "float32 and float64 are computed with in float64; coef, intercept, residuals and fitted "
-        "come in the type of the inputs, statistics in float64.",
+        "come in the type of the inputs, statistics in float64.\n"
+        "With row_splits a job fits many groups of rows, of unequal sizes: each as a job of its "
+        "own "
+        "would, bit for bit on a CPU. x, y and sample_weight may hold NaN and infinities then: "
+        "they spoil their group alone.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,
     .plan = regression_plan,
+    .any_numbers = any_numbers,
     .sample = regression_sample,
 };

@@ -35,14 +35,21 @@ void blasd_regression_walk(const struct regression_shape *shape, const struct bl
     blasd_walk_seek(walk, at);
 }
 
+/* Where row i of the problem at which the walk stands lies in an input. */
+static int64_t row_of(const struct regression_shape *shape, const struct blasd_walk *walk,
+                      int input, int64_t i) {
+    return walk->offset[input] * shape->n + shape->from + i;
+}
+
 struct regression_data blasd_regression_data(const struct regression_shape *shape,
                                              const struct blasd_task *task,
                                              const struct blasd_walk *walk) {
     const struct blasd_tensor *in = task->inputs;
     struct regression_data data = {0};
-    data.x = (const double *)in[IN_X].data + walk->offset[0] * shape->n * shape->p;
-    data.y = (const double *)in[IN_Y].data + walk->offset[1] * shape->n * shape->t;
-    if (shape->weighted) data.w = (const double *)in[IN_WEIGHT].data + walk->offset[2] * shape->n;
+    data.x = (const double *)in[IN_X].data + row_of(shape, walk, IN_X, 0) * shape->p;
+    data.y = (const double *)in[IN_Y].data + row_of(shape, walk, IN_Y, 0) * shape->t;
+    if (shape->weighted)
+        data.w = (const double *)in[IN_WEIGHT].data + row_of(shape, walk, IN_WEIGHT, 0);
     return data;
 }
 
@@ -130,9 +137,10 @@ static double target_of(const struct regression_shape *shape, const struct blasd
                         const struct blasd_walk *walk, int64_t i, int64_t target, double *weight) {
     *weight = 1;
     if (shape->weighted)
-        *weight = blasd_regression_number(&task->inputs[IN_WEIGHT], walk->offset[2] * shape->n + i);
+        *weight =
+            blasd_regression_number(&task->inputs[IN_WEIGHT], row_of(shape, walk, IN_WEIGHT, i));
     return blasd_regression_number(&task->inputs[IN_Y],
-                                   (walk->offset[1] * shape->n + i) * shape->t + target);
+                                   row_of(shape, walk, IN_Y, i) * shape->t + target);
 }
 
 bool blasd_regression_constant(const struct regression_shape *shape, const struct blasd_task *task,
@@ -214,6 +222,7 @@ static const enum blasd_warning_code codes[DOUBTS] = {
     [DOUBT_CONSTANT] = BLASD_W_constant_target,
     [DOUBT_WORSE] = BLASD_W_negative_r2,
     [DOUBT_UNPROVEN] = BLASD_W_not_certifiable,
+    [DOUBT_NO_FIT] = BLASD_W_group_without_fit,
 };
 
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
@@ -314,6 +323,11 @@ static void warn_of_errors(const struct regression_shape *shape, struct blasd_ta
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts) {
     const int64_t *of = counts->of;
+    if (of[DOUBT_NO_FIT] > 0)
+        blasd_task_warn(task, BLASD_W_group_without_fit,
+                        "%lld of %lld groups have no fit: they have no rows, values that are not "
+                        "finite or no weight; their outputs are NaN, and info says why",
+                        (long long)of[DOUBT_NO_FIT], (long long)shape->problems);
     warn_of_rank(shape, task, counts);
     warn_of_errors(shape, task, counts);
     if (of[DOUBT_UNPROVEN] > 0)

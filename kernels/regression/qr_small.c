@@ -53,8 +53,7 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     struct regression_small *small = calloc(1, sizeof *small);
     size_t q = (size_t)shape->q, t = (size_t)shape->t, rows;
     if (small == NULL) return NULL;
-    small->shape = shape;
-    small->stride = (shape->n + LANES - 1) / LANES * LANES;
+    blasd_regression_small_next(small, shape);
     rows = (size_t)small->stride;
     small->hi = blasd_cpu_alloc(rows * (q + t), sizeof(double));
     small->lo = blasd_cpu_alloc(rows * (q + t), sizeof(double));
@@ -69,6 +68,12 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
         return small;
     blasd_regression_small_free(small);
     return NULL;
+}
+
+void blasd_regression_small_next(struct regression_small *small,
+                                 const struct regression_shape *shape) {
+    small->shape = shape;
+    small->stride = (shape->n + LANES - 1) / LANES * LANES;
 }
 
 DD_CLONES

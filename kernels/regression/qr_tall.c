@@ -54,18 +54,23 @@ void blasd_regression_tall_free(struct regression_tall *tall) {
     free(tall);
 }
 
-struct regression_tall *blasd_regression_tall_new(const struct regression_shape *shape) {
-    struct regression_tall *tall = calloc(1, sizeof *tall);
-    int64_t q = shape->q, all = q + shape->t, chunk;
-    double want = 0, want_mqr = 0;
-    if (tall == NULL) return NULL;
+void blasd_regression_tall_next(struct regression_tall *tall,
+                                const struct regression_shape *shape) {
+    int64_t q = shape->q, all = q + shape->t, chunk = CHUNK_BYTES / 8 / (all > 0 ? all : 1);
     tall->shape = shape;
-    chunk = CHUNK_BYTES / 8 / (all > 0 ? all : 1);
     if (chunk < q) chunk = q;
     if (chunk < 64) chunk = 64;
     if (chunk > shape->n) chunk = shape->n;
     tall->chunk = (chunk + LANES - 1) / LANES * LANES;
     tall->stride = q + tall->chunk;
+}
+
+struct regression_tall *blasd_regression_tall_new(const struct regression_shape *shape) {
+    struct regression_tall *tall = calloc(1, sizeof *tall);
+    int64_t q = shape->q, all = q + shape->t;
+    double want = 0, want_mqr = 0;
+    if (tall == NULL) return NULL;
+    blasd_regression_tall_next(tall, shape);
     if (q > 0)
         LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, (int)tall->stride, (int)q, NULL, (int)tall->stride,
                             NULL, &want, -1);

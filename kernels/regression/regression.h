@@ -12,8 +12,10 @@
 
 struct blasd_task;
 struct blasd_walk;
+struct blasd_watch;
 struct blasd_cpu_progress;
 struct regression_dense;
+struct regression_counts;
 
 /* Positions in the descriptor. */
 #define BLASD_DECLARED "kernels/regression/regression.def"
@@ -24,7 +26,7 @@ enum regression_method { METHOD_OLS, METHOD_RIDGE, METHOD_LASSO, METHOD_ELASTIC_
 enum regression_cov { COV_NONROBUST, COV_HC0, COV_HC1, COV_HC2, COV_HC3 };
 
 /* How the factor is made. */
-enum regression_way { WAY_SMALL, WAY_TALL, WAY_WIDE };
+enum regression_way { WAY_SMALL, WAY_TALL, WAY_WIDE, WAYS };
 
 /* A job as numbers. A plain value, the same for all tasks of a batch. */
 struct regression_shape {
@@ -42,7 +44,10 @@ struct regression_shape {
     double sent, sent_y;      /* units of rounding of the dtypes that x and y were sent in */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
-    int64_t problems;                     /* product of batch_shape */
+    int64_t problems; /* product of batch_shape */
+    bool grouped; /* rows are cut by row_splits: problems are groups, and n is all rows, or those of
+                   * the group at hand, which begin at row `from` */
+    int64_t from;
     const struct regression_dense *dense; /* set by the backend: NULL from the reading */
 };
 
@@ -61,6 +66,21 @@ struct regression_shape blasd_regression_as_ridge(const struct regression_shape 
 void blasd_regression_choose_way(struct regression_shape *shape);
 /* Whether a tall problem may be done again in double-double where its condition asks for it. */
 bool blasd_regression_doubled(const struct regression_shape *shape);
+
+/* groups.c: whether row_splits of a task are as they must be. */
+int blasd_regression_splits(const struct regression_shape *shape, const struct blasd_task *task,
+                            struct blasd_err *err);
+/* The shape of problem `at` of a task: of a group that of a job with its rows alone. */
+struct regression_shape blasd_regression_one(const struct regression_shape *shape,
+                                             const struct blasd_task *task, int64_t at);
+/* Where problem `at`, whose shape this is, has its rows in outputs like y. */
+static inline int64_t blasd_regression_first_row(const struct regression_shape *shape, int64_t at) {
+    return shape->grouped ? shape->from : at * shape->n;
+}
+/* How many singular values the output has for each problem. */
+static inline int64_t blasd_regression_values(const struct regression_shape *shape) {
+    return shape->n < shape->q && !shape->grouped ? shape->n : shape->q;
+}
 
 /* One problem: a batch element of one task. */
 struct regression_data {
@@ -83,6 +103,14 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
+/* What keeps a group from being fitted: 0, or what `info` says. */
+enum { GROUP_EMPTY = -1, GROUP_NOT_FINITE = -2, GROUP_WITHOUT_WEIGHT = -3 };
+int blasd_regression_group_fault(const struct regression_shape *shape,
+                                 const struct regression_data *data);
+/* The outputs of group `at` that has no fit. */
+void blasd_regression_without_fit(const struct regression_shape *shape, struct blasd_task *task,
+                                  int64_t at, int fault, struct regression_counts *counts);
+
 /* What is worth a warning, of a problem or of its targets; the worst first. */
 enum regression_doubt {
     DOUBT_DIVERGED,
@@ -99,6 +127,7 @@ enum regression_doubt {
     DOUBT_CONSTANT,
     DOUBT_WORSE,
     DOUBT_UNPROVEN,
+    DOUBT_NO_FIT, /* of a group */
     DOUBTS
 };
 /* How often each is said of a task's problems, or targets of them; and of the worst of those what
@@ -137,6 +166,8 @@ void blasd_regression_settle(const struct regression_shape *shape,
 
 struct dd;
 
+enum { CRITICALS = 128 };
+
 /* What a fit found; arrays are the caller's. Coefficients count from the intercept, where there is
  * one, and are in the units of the data. */
 struct regression_fit {
@@ -169,8 +200,11 @@ struct regression_fit {
     bool alone;     /* with robust errors: an observation of leverage 1 decides something alone */
     bool unproven;  /* a coefficient has no bound on its error */
     bool truncated; /* rcond lowered the rank */
-    double kept, dropped;         /* then: the last singular value above it, the first below */
-    double critical_df, critical; /* the last quantile asked for: often the next one too */
+    double kept, dropped; /* then: the last singular value above it, the first below */
+    /* quantiles that were asked for, each where its degrees of freedom say: of the next fits too */
+    struct {
+        double df, value;
+    } critical[CRITICALS];
 };
 
 /* Least squares in double-double throughout: the way for problems small enough, and for tall ones
@@ -179,6 +213,9 @@ struct regression_fit {
 struct regression_small;
 struct regression_small *blasd_regression_small_new(const struct regression_shape *shape);
 void blasd_regression_small_free(struct regression_small *small); /* takes NULL */
+/* The next problem has this shape, borrowed, of no more rows than the one it was made for. */
+void blasd_regression_small_next(struct regression_small *small,
+                                 const struct regression_shape *shape);
 /* Makes the factor. cancelled where the progress says so. */
 int blasd_regression_small_factor(struct regression_small *small,
                                   const struct regression_data *data,
@@ -193,6 +230,8 @@ void blasd_regression_small_solve(struct regression_small *small,
 struct regression_tall;
 struct regression_tall *blasd_regression_tall_new(const struct regression_shape *shape);
 void blasd_regression_tall_free(struct regression_tall *tall); /* takes NULL */
+/* As blasd_regression_small_next. */
+void blasd_regression_tall_next(struct regression_tall *tall, const struct regression_shape *shape);
 /* cancelled where the progress says so. */
 int blasd_regression_tall_factor(struct regression_tall *tall, const struct regression_data *data,
                                  struct regression_factor *factor,
@@ -344,6 +383,10 @@ void blasd_regression_unscale(const struct regression_shape *shape,
 int blasd_regression_prove(const struct regression_shape *shape, const struct regression_data *data,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            const struct blasd_task *task, int64_t at, struct blasd_err *err);
+
+/* Fits all tasks of a batch on this machine's processors. */
+int blasd_regression_tasks(struct blasd_task *tasks, int count, int threads,
+                           struct blasd_watch *watch, struct blasd_err *err);
 
 /* Element `at` of an output of floats. */
 double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at);

@@ -36,9 +36,10 @@ static double largest_of(const double *from, int64_t step, int64_t n) {
     return largest;
 }
 
-/* Room for `count` of *array, kept for the next problem. */
+/* Room for `count` of *array, in place of what was there. */
 static bool room(double **array, size_t count) {
-    if (*array == NULL) *array = blasd_cpu_alloc(count, sizeof **array);
+    free(*array);
+    *array = blasd_cpu_alloc(count, sizeof **array);
     return *array != NULL;
 }
 
@@ -189,6 +190,7 @@ void blasd_regression_unscale(const struct regression_shape *shape,
                               int64_t at, struct regression_fit *fit) {
     static const int squares[] = {OUT_SSR, OUT_TSS, OUT_SCALE, OUT_DUAL_GAP};
     int64_t q = shape->q, t = shape->t, p = shape->p, values = shape->n < q ? shape->n : q;
+    int64_t row = blasd_regression_first_row(shape, at);
     const int *column = scaling->column, *feature = column + (q - p);
     struct place place;
     if (!scaling->on || t == 0) return;
@@ -206,7 +208,7 @@ void blasd_regression_unscale(const struct regression_shape *shape,
         place = find(task, squares[i], at, t);
         move(&place, shape, scaling, 1, 2, NULL, 1, scaling->weight);
     }
-    place = find(task, OUT_SINGULAR_VALUES, at, values);
+    place = find(task, OUT_SINGULAR_VALUES, at, blasd_regression_values(shape));
     for (int64_t i = 0; place.tensor->rank >= 0 && i < values; i++)
         set(&place, i, ldexp(get(&place, i), scaling->weight / 2));
     move_likelihood(task, OUT_LOGLIK, at, -1, shape, scaling);
@@ -219,7 +221,7 @@ void blasd_regression_unscale(const struct regression_shape *shape,
                   2 * scaling->target[i / (q * q)] + column[i / q % q] + column[i % q]));
     if (fit->residual == NULL) return; /* a GPU gave them as the user wants them */
     for (int output = OUT_RESIDUALS; output <= OUT_FITTED; output++) { /* targets vary fastest */
-        place = find(task, output, at, shape->n * t);
+        place = (struct place){&task->outputs[output], row * t, shape->n * t};
         move(&place, shape, scaling, 1, 1, NULL, 1, 0);
     }
 }

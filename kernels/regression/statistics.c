@@ -72,6 +72,18 @@ static void put_quality(const struct regression_shape *shape, const struct blasd
     put(task, OUT_SCALE, place, sum->scale);
 }
 
+/* The quantile for intervals. */
+static double critical_of(const struct regression_shape *shape, double df,
+                          struct regression_fit *fit) {
+    int at = df > 0 && df < 1e9 ? (int)df % CRITICALS : 0;
+    if (!(df > 0)) return NAN;
+    if (fit->critical[at].df != df) {
+        fit->critical[at].value = blasd_student_critical(1 - shape->level, df);
+        fit->critical[at].df = df;
+    }
+    return fit->critical[at].value;
+}
+
 /* t, p and intervals of each coefficient from its standard error. A robust one of 0 says that no
  * residual tells how far the coefficient may be off: then there are none. */
 static void put_coefficients(const struct regression_shape *shape, const struct blasd_task *task,
@@ -79,9 +91,7 @@ static void put_coefficients(const struct regression_shape *shape, const struct 
                              double df_resid, struct regression_fit *fit) {
     double df = shape->use_t ? df_resid : INFINITY, critical;
     if (df_resid <= 0) df = NAN;
-    if (!(fit->critical_df == df)) fit->critical = blasd_student_critical(1 - shape->level, df);
-    fit->critical_df = df;
-    critical = fit->critical;
+    critical = critical_of(shape, df, fit);
     for (int64_t j = 0; j < shape->q && blasd_wanted(); j++) {
         bool none = shape->cov != COV_NONROBUST && errors[j] == 0;
         double error = errors[j], t = none ? NAN : coef[j] / error,
@@ -129,7 +139,7 @@ static void put_residuals(const struct regression_shape *shape, const struct bla
                           const struct regression_fit *fit) {
     for (int64_t i = 0; shape->residuals && fit->residual != NULL && i < shape->n; i++) {
         double y = data->y[i * shape->t + target], r = fit->residual[target * shape->n + i];
-        int64_t place = (at * shape->n + i) * shape->t + target;
+        int64_t place = (blasd_regression_first_row(shape, at) + i) * shape->t + target;
         put(task, OUT_RESIDUALS, place, r);
         put(task, OUT_FITTED, place, y - r);
     }
@@ -180,7 +190,9 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
     put_int(task, OUT_DF_MODEL, at, fit->rank - first);
     put_int(task, OUT_DF_RESID, at, shape->n - fit->rank);
     for (int64_t j = 0; j < values; j++)
-        put(task, OUT_SINGULAR_VALUES, at * values + j, fit->singular[j]);
+        put(task, OUT_SINGULAR_VALUES, at * blasd_regression_values(shape) + j, fit->singular[j]);
+    for (int64_t j = values; j < blasd_regression_values(shape); j++)
+        put(task, OUT_SINGULAR_VALUES, at * q + j, NAN);
     put(task, OUT_COND, at, fit->cond);
 done:
     free(cov);

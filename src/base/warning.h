@@ -51,6 +51,8 @@
       "Use exact, where the operation has it, or send smaller integers.")                          \
     X(23, integer_overflow, "Integers beyond the range of their dtype wrap around",                \
       "Send smaller integers, or float64.")                                                        \
+    X(24, group_without_fit, "Groups of a job have no fit: their outputs are NaN",                 \
+      "See the output info.")                                                                      \
     X(127, others_left_out, "A job has more warnings than its document holds",                     \
       "Send the parts of the job as jobs of their own.")
 

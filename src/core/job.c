@@ -199,13 +199,20 @@ void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_
              input->reference->id[0] == BLASD_ID_TENSOR ? "in" : "out");
 }
 
-int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,
+/* Whether NaN and infinities in input number `i` are refused. */
+static bool must_be_finite(const struct blasd_job *job, int i) {
+    return job->op->inputs[i].finite &&
+           (job->op->any_numbers == NULL || (job->op->any_numbers(job) >> i & 1) == 0);
+}
+
+int blasd_input_look(const struct blasd_job *job, int i, const struct blasd_tensor *tensor,
                      struct blasd_err *err) {
+    const struct blasd_port *port = &job->op->inputs[i];
     int64_t n = blasd_tensor_elements(tensor);
     struct blasd_input seen = {.tensor = *tensor};
     char field[64], text[160];
     seen.first_nonfinite = seen.first_negative = seen.first_not_positive = -1;
-    if (port->finite)
+    if (must_be_finite(job, i))
         seen.first_nonfinite = blasd_tensor_first_nonfinite(tensor->dtype, tensor->data, n);
     if (seen.first_nonfinite >= 0) {
         index_text(tensor, seen.first_nonfinite, text, sizeof text);
@@ -219,8 +226,9 @@ int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *t
     return check_values(port, &seen, err);
 }
 
-static int check_input(const struct blasd_port *port, const struct blasd_input *input,
-                       struct blasd_err *err) {
+static int check_input(const struct blasd_job *job, int i, struct blasd_err *err) {
+    const struct blasd_port *port = &job->op->inputs[i];
+    const struct blasd_input *input = &job->inputs[i];
     const struct blasd_tensor *tensor = &input->tensor;
     char field[64], text[160];
     if (input->source.kind == BLASD_SOURCE_NONE) {
@@ -241,7 +249,7 @@ static int check_input(const struct blasd_port *port, const struct blasd_input *
                           "its shape is %s, of %d dimensions; %s has %d to %d", text, tensor->rank,
                           port->shape, port->min_rank, port->max_rank);
     }
-    if (port->finite && input->first_nonfinite >= 0) {
+    if (input->first_nonfinite >= 0 && must_be_finite(job, i)) {
         index_text(tensor, input->first_nonfinite, text, sizeof text);
         return blasd_fail(err, BLASD_E_not_finite, field_of(field, port),
                           "the element at %s is NaN or infinite", text);
@@ -308,7 +316,7 @@ int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct 
     for (int i = 0; job->op->outputs[i].name != NULL; i++)
         plan->outputs[i] = (struct blasd_tensor){.rank = -1};
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
-        code = check_input(&job->op->inputs[i], &job->inputs[i], err);
+        code = check_input(job, i, err);
         if (code != 0) return code;
     }
     for (int i = 0; job->op->params[i].name != NULL; i++) {

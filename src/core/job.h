@@ -117,9 +117,9 @@ static inline int blasd_input_sliced(const struct blasd_input *input) {
 /* The name of the blob that the input holds. */
 #define BLASD_REFERRED_NAME (BLASD_ID_LEN + 5)
 void blasd_input_blob(const struct blasd_input *input, char name[BLASD_REFERRED_NAME]);
-/* Of an input whose elements were not looked at on the way in, and have come now: what its port
- * asks of values. */
-int blasd_input_look(const struct blasd_port *port, const struct blasd_tensor *tensor,
+/* Of input number `i`, whose elements were not looked at on the way in, and have come now: what its
+ * port asks of values. */
+int blasd_input_look(const struct blasd_job *job, int i, const struct blasd_tensor *tensor,
                      struct blasd_err *err);
 
 /* Whether input number `i` was given. */

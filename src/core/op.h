@@ -74,6 +74,9 @@ struct blasd_op {
      * by the front end before anything is queued and by the worker before it runs. `plan` arrives
      * zeroed. Returns 0 or a negative code with `err` filled. */
     int (*plan)(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
+    /* Optional: the inputs of `job`, a bit each, that may hold NaN and infinities even where their
+     * port says `finite`. */
+    unsigned (*any_numbers)(const struct blasd_job *job);
     /* Optional, for tests of all operations. Gives the inputs of `job`, which is fresh, dtypes and
      * shapes: `items` problems of the size that a user would call n. False where there are no
      * such jobs. Shapes and kinds alone, no data. */

@@ -87,7 +87,7 @@ static int copy(const struct lookup *lookup, const char *bytes, struct blasd_err
         bytes = gathered;
     }
     to.data = (void *)(uintptr_t)bytes; /* to be read alone */
-    rc = blasd_input_look(&lookup->all->upload->job->op->inputs[lookup->input], &to, err);
+    rc = blasd_input_look(lookup->all->upload->job, lookup->input, &to, err);
     if (rc == 0) {
         sink->claim_limit += size + BLASD_ALIGN;
         sink->exact = false;

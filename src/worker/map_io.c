@@ -129,7 +129,7 @@ static int map_reference(struct blasd_worker_queue *queue, struct blasd_arena *a
     if (blasd_input_sliced(input) > 0 || at % BLASD_ALIGN != 0) /* where no tensor may begin */
         code = blasd_io_copy_part(arena, input->reference, (unsigned char *)blob->data + at, from,
                                   err);
-    return code != 0 ? code : blasd_input_look(&item->job.op->inputs[i], from, err);
+    return code != 0 ? code : blasd_input_look(&item->job, i, from, err);
 }
 
 /* Where the elements of an input are: in the payload, or in memory that a rule has filled, or will

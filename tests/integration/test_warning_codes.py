@@ -13,7 +13,7 @@ BIG = 2**60 + 1
 PINNED = """near_singular 1 no_solution 2 inexact 3 precision_loss 4 overflow 5 underflow 6 not_symmetric 7 not_positive_definite 8
     not_converged 9 diverged 10 not_certifiable 11 rank_deficient 12 rank_truncated 13 ill_conditioned 14 no_degrees_of_freedom 15
     leverage_one 16 negative_r2 17 exact_fit 18 constant_target 19 covariance_ill_conditioned 20 zero_row 21 large_integers 22
-    integer_overflow 23 others_left_out 127""".split()
+    integer_overflow 23 group_without_fit 24 others_left_out 127""".split()
 
 CASES = [
     ("solve", {"a": HILBERT, "b": [1.0] * 20}, {}, ["near_singular"]),

@@ -20,6 +20,7 @@ from .errors import (
                      Unavailable,
 )
 from .graphs import AsyncGraph, Graph, Step
+from .groups import groupby
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
 from .rules import Rule, arange, eye, full, linspace, random
@@ -29,5 +30,5 @@ from .tensors import URL, Output, Reference, Tensor
 __all__ = ["URL", "AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error",
            "Forbidden", "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
            "NumericalError", "Output", "QueueFull", "Reference", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix",
-           "Step", "Tensor", "Timeout", "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
+           "Step", "Tensor", "Timeout", "Unavailable", "arange", "eye", "full", "groupby", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

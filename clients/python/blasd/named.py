@@ -9,6 +9,7 @@ import numpy as np
 
 from .arrays import Array, inputs_of
 from .errors import InputError
+from .groups import Grouping
 from .results import Result
 from .tensors import Reference
 
@@ -76,6 +77,7 @@ class Named(NamedTuple):
     inputs: Words
     params: Words
     options: Words
+    grouping: Grouping | None = None  # of a regression with labels
 
 
 def job_of(op: str, inputs: Words, params: Words, given: Mapping[str, Any]) -> Named:
@@ -83,11 +85,16 @@ def job_of(op: str, inputs: Words, params: Words, given: Mapping[str, Any]) -> N
     params = {**params, **{name: value for name, value in given.items() if name not in OPTIONS}}
     if op in _BEFORE:
         inputs, params = _BEFORE[op](inputs, params)
-    return Named(inputs, params, {name: value for name, value in given.items() if name in OPTIONS})
+    by = params.pop("by", None) if op == "regression" else None
+    grouping = None if by is None else Grouping(by)
+    inputs = inputs if grouping is None else grouping.inputs(inputs)
+    return Named(inputs, params, {name: value for name, value in given.items() if name in OPTIONS}, grouping)
 
 
 def value_of(op: str, result: Result, job: Named) -> Any:
     """What the method returns; the Result where it was said which outputs are sent or kept."""
+    if job.grouping is not None:
+        return job.grouping.given_order(result)
     if not {"keep", "results"}.isdisjoint(job.options):
         return result
     return _AFTER[op](result, job) if op in _AFTER else result

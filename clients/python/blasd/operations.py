@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .named import EighResult, LstsqResult, Options, QRResult, SVDResult
-    from .results import Result
+    from .results import RegressionResult, Result
 
 # what inputs may be made of
 _KIND1 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",)
@@ -18,7 +18,8 @@ _KIND2 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16"
           "uint8", "bool",)
 _KIND3 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
           "uint8", "bool", "complex128", "complex64",)
-_KIND4 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+_KIND4 = ("int64",)
+_KIND5 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
           "complex128", "complex64",)
 # the inputs of the operations, in the order in which they may be given without their names: the shape in words, the least and
 # the most dimensions, and the dtypes
@@ -32,8 +33,8 @@ PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
                "c": ("broadcasts to (..., m, n)", 0, 8, _KIND3)},
     "qr": {"a": ("(..., m, n)", 2, 8, _KIND1)},
     "regression": {"x": ("(..., n, p)", 2, 8, _KIND1), "y": ("(..., n) or (..., n, t)", 1, 8, _KIND1),
-                   "sample_weight": ("(..., n)", 1, 7, _KIND1)},
-    "solve": {"a": ("(..., n, n)", 2, 8, _KIND4), "b": ("(n,) or (..., n, k)", 1, 8, _KIND4)},
+                   "sample_weight": ("(..., n)", 1, 7, _KIND1), "row_splits": ("(g + 1,)", 1, 1, _KIND4)},
+    "solve": {"a": ("(..., n, n)", 2, 8, _KIND5), "b": ("(n,) or (..., n, k)", 1, 8, _KIND5)},
     "svd": {"a": ("(..., m, n)", 2, 8, _KIND1)},
 }
 INPUTS: dict[str, tuple[str, ...]] = {op: tuple(ports) for op, ports in PORTS.items()}
@@ -235,12 +236,13 @@ class Operations:
         value: QRResult | Array = self._named("qr", given(a=a), given(mode=mode), **options)
         return value
 
-    def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
-                   fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
-                   tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
-                   iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
-                   use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                   rcond: float | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Result:
+    def regression(self, x: Any, y: Any, sample_weight: Any = None, row_splits: Any = None, by: Any = None, *,
+                   method: str | None = None, fit_intercept: bool | None = None, alpha: float | None = None,
+                   l1_ratio: float | None = None, tol: float | None = None, max_iter: int | None = None,
+                   learning_rate: float | None = None, iterations: int | None = None, level: float | None = None,
+                   cov_type: str | None = None, use_t: bool | None = None, residuals: bool | None = None,
+                   cov_params: bool | None = None, rcond: float | None = None, certify: bool | None = None,
+                   **options: Unpack[Options]) -> RegressionResult:
         """Linear regression: y = intercept + x coef. Returns the Result, which print shows as a table.
 
         ols solves (weighted) least squares by orthogonal factorisation, in double-double arithmetic where the problem
@@ -258,11 +260,15 @@ class Operations:
         ones; where its gradient has grown, a warning says so.
         float32 and float64 are computed with in float64; coef, intercept, residuals and fitted come in the type of the
         inputs, statistics in float64.
+        With row_splits a job fits many groups of rows, of unequal sizes: each as a job of its own would, bit for bit on
+        a CPU. x, y and sample_weight may hold NaN and infinities then: they spoil their group alone.
 
         x: Observations, one a row, of p features. Shape (..., n, p).
         y: What is to be explained: one target (one dimension less than x), or t of them. Leading dimensions broadcast
             against those of x. Shape (..., n) or (..., n, t).
         sample_weight: Weights of the observations. Shape (..., n).
+        row_splits: Many fits in one job: rows row_splits[i] up to row_splits[i + 1] of x, y and sample_weight are group
+            i. From 0 to n, not descending; x has two dimensions then, and outputs have g in front. Shape (g + 1,).
         method: ols: least squares with its statistics. ridge, lasso, elastic_net: scikit-learn's objectives. gd:
             gradient descent from 0 on the mean of the squared residuals. One of ols, ridge, lasso, elastic_net, gd.
             Default: ols.
@@ -285,14 +291,18 @@ class Operations:
             rounding cannot tell from dependent features is left out. Default: 0.
         certify: ols: also prove a bound on the error of each of coef, in error_bound. A warning that begins with
             not_certifiable says where features are dependent, or too nearly so for a proof. Default: false.
+        by: A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in
+            which they are first met. The Result has them as `groups`; residuals and fitted come in the order of the
+            rows given.
 
         options: as run takes them.
         """
-        value: Result = self._named("regression", given(x=x, y=y, sample_weight=sample_weight), given(method=method,
-                                    fit_intercept=fit_intercept, alpha=alpha, l1_ratio=l1_ratio, tol=tol,
-                                    max_iter=max_iter, learning_rate=learning_rate, iterations=iterations, level=level,
-                                    cov_type=cov_type, use_t=use_t, residuals=residuals, cov_params=cov_params,
-                                    rcond=rcond, certify=certify), **options)
+        value: RegressionResult = self._named("regression", given(x=x, y=y, sample_weight=sample_weight,
+                                              row_splits=row_splits), given(method=method, fit_intercept=fit_intercept,
+                                              alpha=alpha, l1_ratio=l1_ratio, tol=tol, max_iter=max_iter,
+                                              learning_rate=learning_rate, iterations=iterations, level=level,
+                                              cov_type=cov_type, use_t=use_t, residuals=residuals,
+                                              cov_params=cov_params, rcond=rcond, certify=certify, by=by), **options)
         return value
 
     def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
@@ -397,19 +407,21 @@ class AsyncOperations:
         value: QRResult | Array = await self._named("qr", given(a=a), given(mode=mode), **options)
         return value
 
-    async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, method: str | None = None,
-                         fit_intercept: bool | None = None, alpha: float | None = None, l1_ratio: float | None = None,
-                         tol: float | None = None, max_iter: int | None = None, learning_rate: float | None = None,
-                         iterations: int | None = None, level: float | None = None, cov_type: str | None = None,
-                         use_t: bool | None = None, residuals: bool | None = None, cov_params: bool | None = None,
-                         rcond: float | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Result:
+    async def regression(self, x: Any, y: Any, sample_weight: Any = None, row_splits: Any = None, by: Any = None, *,
+                         method: str | None = None, fit_intercept: bool | None = None, alpha: float | None = None,
+                         l1_ratio: float | None = None, tol: float | None = None, max_iter: int | None = None,
+                         learning_rate: float | None = None, iterations: int | None = None, level: float | None = None,
+                         cov_type: str | None = None, use_t: bool | None = None, residuals: bool | None = None,
+                         cov_params: bool | None = None, rcond: float | None = None, certify: bool | None = None,
+                         **options: Unpack[Options]) -> RegressionResult:
         """See Client.regression."""
-        value: Result = await self._named("regression", given(x=x, y=y, sample_weight=sample_weight),
-                                          given(method=method, fit_intercept=fit_intercept, alpha=alpha,
-                                          l1_ratio=l1_ratio, tol=tol, max_iter=max_iter, learning_rate=learning_rate,
-                                          iterations=iterations, level=level, cov_type=cov_type, use_t=use_t,
-                                          residuals=residuals, cov_params=cov_params, rcond=rcond, certify=certify),
-                                          **options)
+        value: RegressionResult = await self._named("regression", given(x=x, y=y, sample_weight=sample_weight,
+                                                    row_splits=row_splits), given(method=method,
+                                                    fit_intercept=fit_intercept, alpha=alpha, l1_ratio=l1_ratio,
+                                                    tol=tol, max_iter=max_iter, learning_rate=learning_rate,
+                                                    iterations=iterations, level=level, cov_type=cov_type, use_t=use_t,
+                                                    residuals=residuals, cov_params=cov_params, rcond=rcond,
+                                                    certify=certify, by=by), **options)
         return value
 
     async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,

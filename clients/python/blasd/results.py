@@ -62,6 +62,7 @@ class RegressionResult(Result):
     """The outputs of a regression; printed, a table as statsmodels gives it, with the names of a frame's columns."""
 
     names: list[str] | None = None  # of the features, where x was a frame
+    groups: list[Any] | None = None  # with by: the labels, one for each fit
 
     def __str__(self) -> str:
         whole = {"coef", "intercept"} <= self.keys() and ("stderr" not in self or _STATISTICS <= self.keys())

@@ -117,7 +117,8 @@ static void whatever_differs_stands_in_the_key(void **state) {
             if (there)
                 t->job.inputs[i].tensor.dtype = BLASD_float32;
             else
-                blasd_job_give(&t->job, i, BLASD_float64, op->inputs[i].min_rank,
+                blasd_job_give(&t->job, i, (enum blasd_dtype)__builtin_ctz(op->inputs[i].dtypes),
+                               op->inputs[i].min_rank,
                                (int64_t[BLASD_MAX_RANK]){4, 4, 4, 4, 4, 4, 4, 4});
             (void)blasd_job_plan(&t->job, &t->plan, &t->err);
             if (t->plan.key.len == 0 || blasd_key_equal(&key, &t->plan.key))
