@@ -104,7 +104,7 @@ void blasd_key_add_tensor(struct blasd_key *key, const struct blasd_tensor *tens
         blasd_key_add(key, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape);
 }
 
-static int64_t value_bits(const struct blasd_param *param, const struct blasd_value *value) {
+int64_t blasd_value_bits(const struct blasd_param *param, const struct blasd_value *value) {
     int64_t bits;
     switch (param->kind) {
     case BLASD_PARAM_BOOL: return value->b;
@@ -127,9 +127,9 @@ static void make_key(const struct blasd_job *job, struct blasd_key *key) {
     }
     for (int i = 0; job->op->params[i].name != NULL; i++) {
         const struct blasd_param *param = &job->op->params[i];
-        int64_t value = value_bits(param, &job->params[i]);
+        int64_t value = blasd_value_bits(param, &job->params[i]);
         unsigned char at = (unsigned char)i;
-        if (value == value_bits(param, &param->preset)) continue;
+        if (value == blasd_value_bits(param, &param->preset)) continue;
         blasd_key_add(key, &at, 1);
         blasd_key_add_int(key, value);
     }

@@ -135,6 +135,9 @@ struct blasd_key {
     unsigned char bytes[BLASD_KEY_MAX];
 };
 
+/* The value as one number. */
+int64_t blasd_value_bits(const struct blasd_param *param, const struct blasd_value *value);
+
 /* Appends to a key; a key that would overflow becomes one that equals no other. */
 void blasd_key_add(struct blasd_key *key, const void *bytes, size_t len);
 void blasd_key_add_int(struct blasd_key *key, int64_t value);

@@ -1,6 +1,7 @@
 /* Finding operations, ports and parameters by name. */
 #include "core/op.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,31 @@ unsigned blasd_ops_values(const char *name) {
         for (const struct blasd_port *port = blasd_ops[i]->inputs; port->name != NULL; port++)
             if (port->values != 0 && same(port->name, name)) values |= port->values;
     return values;
+}
+
+static uint32_t add_text(uint32_t form, const char *text) {
+    for (; *text != '\0'; text++) form = (form ^ (unsigned char)*text) * 16777619u;
+    return (form ^ 0xff) * 16777619u;
+}
+
+static uint32_t add_ports(uint32_t form, const struct blasd_port *ports) {
+    for (; ports->name != NULL; ports++) form = add_text(form, ports->name);
+    return add_text(form, "");
+}
+
+uint32_t blasd_op_form(const struct blasd_op *op) {
+    static _Atomic uint32_t known[BLASD_OPS_MOST]; /* 0: not yet */
+    int at = blasd_op_position(op);
+    uint32_t form = at < 0 ? 0 : atomic_load_explicit(&known[at], memory_order_relaxed);
+    if (form != 0) return form;
+    form = add_ports(add_ports(2166136261u, op->inputs), op->outputs);
+    for (const struct blasd_param *param = op->params; param->name != NULL; param++) {
+        form = (add_text(form, param->name) ^ (uint32_t)param->kind) * 16777619u;
+        for (int i = 0; param->kind == BLASD_PARAM_CHOICE && param->choices[i] != NULL; i++)
+            form = add_text(form, param->choices[i]);
+    }
+    if (at >= 0) atomic_store_explicit(&known[at], form, memory_order_relaxed);
+    return form;
 }
 
 int blasd_op_input_count(const struct blasd_op *op) {

@@ -111,6 +111,9 @@ static inline bool blasd_param_allows(const struct blasd_param *param, double nu
 /* The BLASD_VALUES_* of all inputs called `name`, of whatever operation: what to look for in a
  * tensor that comes before its operation is known. */
 unsigned blasd_ops_values(const char *name);
+/* Tells apart descriptors whose inputs, outputs, parameters or choices differ: in stored jobs these
+ * go by position. */
+uint32_t blasd_op_form(const struct blasd_op *op);
 int blasd_op_input_count(const struct blasd_op *op);
 int blasd_op_output_count(const struct blasd_op *op);
 int blasd_op_param_count(const struct blasd_op *op);

@@ -1,11 +1,10 @@
 /* How jobs and records are stored in Redis: a compact binary form with a schema number in front.
  *
- * Little-endian, self-describing by name where versions could differ: operation, inputs, outputs
- * and parameters go by name, so that a worker of the next version reads what the last one queued.
- * Every field of a frame is checked when it is read: a frame is data, not a promise. What is
- * refused then is never the user's doing, so it is internal_error, or unknown_… where another
- * version wrote what this one does not have. Read next: frame_parts.h for the layout, frame_job.c.
- */
+ * Little-endian. A job says which schema it is of, and which descriptor of its operation its
+ * positions mean: a process that has another one refuses it by name. Every field of a frame is
+ * checked when it is read: a frame is data, not a promise. What is refused then is never the user's
+ * doing, so it is internal_error, or unknown_… where another version wrote what this one does not
+ * have. Read next: frame_parts.h for what both have in common, frame_job.c. */
 #ifndef BLASD_WIRE_FRAME_H
 #define BLASD_WIRE_FRAME_H
 

@@ -7,11 +7,9 @@
 #include "core/graph.h"
 #include "core/record.h"
 
-/* Appends the steps and results of a graph that was planned. */
+/* Appends the steps and results of a graph, planned or not. */
 int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
                        struct blasd_err *err);
-/* Appends the same of one that was not planned yet, to tell it from others: nothing reads it. */
-int blasd_graph_note(const struct blasd_graph *graph, struct blasd_buf *out, struct blasd_err *err);
 /* Reads what blasd_graph_encode wrote into a zeroed graph whose program_at is set, without planning
  * it. Released by the caller, also after an error. */
 int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,

@@ -81,10 +81,10 @@ void frame_put_tensor(struct frame_writer *w, const struct blasd_tensor *tensor,
 int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blasd_tensor *tensor,
                      uint64_t *offset, uint64_t *bytes, struct blasd_err *err);
 
-/* frame_job.c: the inputs whose bytes came with the request, and the parameters. To be read into a
- * job that was made for its operation and knows its payload_bytes. */
-void frame_put_body(struct frame_writer *w, const struct blasd_job *job);
-int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err);
+/* frame_job.c: blasd_job_decode. `within` NULL; or the job is a step of a graph, whose data lie in
+ * so many bytes: it has no id, and may read what the graph is given and what other steps make. */
+int frame_get_job(const void *frame, size_t len, const uint64_t *within, struct blasd_job *job,
+                  size_t *payload_at, struct blasd_err *err);
 
 /* Where a payload lies that is not behind the frame. */
 #define FRAME_IN_BLOB 1u

@@ -246,9 +246,8 @@ static void get_texts(struct frame_reader *r, bool labels, struct blasd_record *
 }
 
 /* An output that this version does not have (the record is of a newer one) is left out. */
-static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_record *record,
-                       struct blasd_err *err) {
-    const struct blasd_op *op = blasd_op_find(record->op);
+static int get_outputs(struct frame_reader *r, unsigned count, const struct blasd_op *op,
+                       struct blasd_record *record, struct blasd_err *err) {
     if (op != NULL) record->output_count = blasd_op_output_count(op);
     for (int i = 0; i < record->output_count; i++) record->outputs[i].tensor.rank = -1;
     if (count != 0 && op == NULL)
@@ -273,8 +272,8 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
     return 0;
 }
 
-static int get_keeping(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    const struct blasd_op *op = blasd_op_find(record->op);
+static int get_keeping(struct frame_reader *r, const struct blasd_op *op,
+                       struct blasd_record *record, struct blasd_err *err) {
     struct blasd_keeping *keeping = &record->keeping;
     unsigned count;
     if (op == NULL || r->bad || r->at == r->end || *r->at != KEEPING) return 0;
@@ -313,6 +312,7 @@ static void get_codes(struct frame_reader *r, struct blasd_execution *execution)
 /* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
+    const struct blasd_op *op;
     int code;
     blasd_record_init(record);
     code = frame_open(bytes, len, MAGIC, SCHEMA, &head->header, r, err);
@@ -321,13 +321,14 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     if (r->bad) return frame_broken(err, "its head ends early");
     code = get_head(head, record, err);
     if (code != 0) return code;
+    op = blasd_op_find(record->op);
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
         return frame_broken(err, "its labels are none");
-    code = get_outputs(r, head->outputs, record, err);
+    code = get_outputs(r, head->outputs, op, record, err);
     if (head->traced == 1) frame_get(r, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
-    if (code == 0) code = get_keeping(r, record, err);
+    if (code == 0) code = get_keeping(r, op, record, err);
     if (code == 0) get_codes(r, &record->execution);
     return code;
 }

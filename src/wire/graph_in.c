@@ -333,5 +333,5 @@ int blasd_graph_in_outputs(const struct blasd_graph_in *in, struct blasd_buf *bu
 
 int blasd_graph_in_steps(const struct blasd_graph_in *in, struct blasd_buf *out,
                          struct blasd_err *err) {
-    return blasd_graph_note(&in->graph, out, err);
+    return blasd_graph_encode(&in->graph, out, err);
 }

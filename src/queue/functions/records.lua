@@ -149,16 +149,12 @@ local function explain(code, began, attempts, total)
     return '', ''
 end
 
--- What the frame of a job at `at` says of its trace: id 16, span 8, sampled 1, as wire/frame_job.c
+-- What the frame of a job at `at` says of its trace: id 16, span 8, sampled 1, where wire/frame_job.c
 -- puts them; nil where it says nothing, or is none.
-local TRACED, TRACE = 128, 25
+local JOB_HEAD, TRACED, TRACE_AT, TRACE = 'BLJF\2\0', 128, 48, 25
 function Record.trace(frame, at)
-    if sub(frame, at, at + 3) ~= 'BLJF' or (byte(frame, at + 12) or 0) < TRACED then return nil end
-    local from = at + 16
-    for _ = 1, 2 do from = from + 1 + (byte(frame, from) or 0) end -- id, operation
-    from = from + 32
-    if byte(frame, from) == IN_SEGMENT then from = from + 1 + (byte(frame, from + 1) or 0) + 12 end
-    local trace = sub(frame, from + 1, from + TRACE)
+    if sub(frame, at, at + 5) ~= JOB_HEAD or (byte(frame, at + 12) or 0) < TRACED then return nil end
+    local trace = sub(frame, at + TRACE_AT, at + TRACE_AT + TRACE - 1)
     return #trace == TRACE and trace or nil
 end
 

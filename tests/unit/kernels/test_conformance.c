@@ -373,10 +373,10 @@ static void small_jobs_are_small(void **state) {
         size_t job = blasd_job_size(op);
         size_t plan = offsetof(struct blasd_plan, outputs) +
                       (size_t)blasd_op_output_count(op) * sizeof(struct blasd_tensor);
-        size_t record = offsetof(struct blasd_record, execution) +
-                        offsetof(struct blasd_execution, warnings);
+        size_t record =
+            offsetof(struct blasd_record, execution) + offsetof(struct blasd_execution, warnings);
         assert_true(job <= (blasd_op_input_count(op) <= 3 ? 1024 : sizeof(struct blasd_job)));
-        assert_true(job + plan + record <= 4096 + (size_t)op->composed * 4096);
+        if (blasd_op_output_count(op) <= 8) assert_true(job + plan + record <= 4096);
     }
 }
 

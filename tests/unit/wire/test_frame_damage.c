@@ -94,6 +94,8 @@ static void expect_refused(const struct blasd_job *job, const void *old, const v
     blasd_buf_release(&buf);
 }
 
+#define CHOICE_MARK 0x3ff1234567890123 /* bits of the parameter before the choice */
+
 static void sample_job(struct blasd_job *job) {
     int64_t shape[] = {0x1122334455, 0};
     blasd_job_init(job, &sample_op);
@@ -105,7 +107,9 @@ static void sample_job(struct blasd_job *job) {
     job->inputs[1].source =
         (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = 1984, .bytes = 128};
     job->payload_bytes = 2112;
+    memcpy(&job->params[2].f, &(int64_t){CHOICE_MARK}, sizeof job->params[2].f);
     job->params[3].given = true;
+    job->params[3].choice = 2;
 }
 
 static void lies_are_refused(void **state) {
@@ -113,6 +117,9 @@ static void lies_are_refused(void **state) {
     int64_t old = 0x1122334455, negative = -5, huge = INT64_MAX;
     int64_t none = -1, zero = 0, below_none = -2;
     uint64_t offset = 1984, odd = 1921, outside = 2048, wrap = UINT64_MAX - 63;
+    uint32_t form = blasd_op_form(&sample_op), other = form + 1;
+    const char row[] = {1, BLASD_float64, 0, 1, 1}; /* of the second input: b */
+    const int64_t choice[] = {CHOICE_MARK, 2}, no_choice[] = {CHOICE_MARK, 3};
     (void)state;
     sample_job(&job);
     expect_refused(&job, &old, &old, sizeof old, 0); /* as it is, it is right */
@@ -125,15 +132,24 @@ static void lies_are_refused(void **state) {
     expect_refused(&job, &none, &zero, sizeof none, -BLASD_E_internal_error);
     expect_refused(&job, &none, &below_none, sizeof none, -BLASD_E_internal_error);
     expect_refused(&job, "sample", "simple", 6, -BLASD_E_unknown_operation);
-    expect_refused(&job, "float32", "float31", 7, -BLASD_E_internal_error);
-    expect_refused(&job, "\1b", "\1q", 2, -BLASD_E_unknown_input);
-    expect_refused(&job, "\1b", "\1a", 2, -BLASD_E_internal_error); /* twice */
+    /* of another descriptor: what stands at which position is not known */
+    expect_refused(&job, &form, &other, sizeof form, -BLASD_E_unknown_operation);
+    expect_refused(&job, row, ((char[]){1, BLASD_DTYPE_COUNT, 0, 1, 1}), 5,
+                   -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){3, BLASD_float64, 0, 1, 1}), 5, -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){0, BLASD_float64, 0, 1, 1}), 5, /* twice */
+                   -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){1, BLASD_float64, 2, 1, 1}), 5, -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){1, BLASD_float64, 0, 9, 1}), 5, -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){1, BLASD_float64, 0, 1, BLASD_SOURCE_STEP}), 5,
+                   -BLASD_E_internal_error);
+    expect_refused(&job, row, ((char[]){1, BLASD_float64, 0, 1, BLASD_SOURCE_JOB}), 5,
+                   -BLASD_E_internal_error); /* without a reference */
     expect_refused(&job, "s692f", "../..", 5, -BLASD_E_internal_error);
-    expect_refused(&job, "native", "nature", 6, -BLASD_E_unknown_parameter);
-    expect_refused(&job, "precision", "decisions", 9, -BLASD_E_unknown_parameter);
-    expect_refused(&job, "\5alpha", "\5gamma", 6, 0); /* not given, so it does not matter */
+    expect_refused(&job, &choice, &no_choice, sizeof choice, -BLASD_E_internal_error);
     expect_refused(&job, "BLJF", "BLRF", 4, -BLASD_E_internal_error);
-    expect_refused(&job, "BLJF\1", "BLJF\2", 5, -BLASD_E_internal_error);
+    expect_refused(&job, "BLJF\2", "BLJF\1", 5, -BLASD_E_internal_error);
+    expect_refused(&job, "BLJF\2", "BLJF\3", 5, -BLASD_E_internal_error);
 }
 
 /* Every number of a record's head stands at its place, and what it cannot be is refused there. */
