@@ -295,7 +295,7 @@ static inline struct blasd_request blasd_regression_request(const struct blasd_r
 }
 
 /* Solve a @ x = b. Outputs: x, info, rcond, backward_error, refinement_steps, method,
- * error_estimate, error_bound. */
+ * error_estimate, error_bound, unproven. */
 struct blasd_solve {
     /* (..., n, n). The coefficients: one matrix or a stack of them. */
     const struct blasd_array *a;
@@ -317,6 +317,10 @@ struct blasd_solve {
      * the solution itself; a warning that begins with not_certifiable says where the matrix is too
      * near to a singular one for that. Default: false. */
     const bool *certify;
+    /* correct: each element of x is the number of its dtype nearest to the exact solution, on any
+     * machine (docs/rounding.md), or NaN and counted in unproven. For real inputs, but int64 and
+     * uint64; not with certify or positive_definite. One of fast, correct. Default: fast. */
+    const char *rounding;
 };
 static inline struct blasd_request blasd_solve_request(const struct blasd_solve *of,
                                                        struct blasd_call *call) {
@@ -327,6 +331,7 @@ static inline struct blasd_request blasd_solve_request(const struct blasd_solve 
     blasd_call_bool(call, "transposed", of->transposed);
     blasd_call_choice(call, "refinement", of->refinement);
     blasd_call_bool(call, "certify", of->certify);
+    blasd_call_choice(call, "rounding", of->rounding);
     return blasd_call_end(call, "solve");
 }
 

@@ -3,7 +3,7 @@
  * Each element is the number of its dtype nearest to the exact result for the inputs as given, so
  * bits do not depend on the machine, the threads or the batch. Read next: sum.h (exact sums),
  * rounded_product.c (matmul),
- * rounded_pairs.c (distance), ../../docs/rounding.md (the contract). */
+ * rounded_pairs.c (distance), rounded_solve.c, ../../docs/rounding.md (the contract). */
 #ifndef BLASD_KERNELS_EXACT_H
 #define BLASD_KERNELS_EXACT_H
 
@@ -31,5 +31,11 @@ int blasd_exact_distance_check(const struct blasd_job *job, const struct distanc
                                struct blasd_err *err);
 bool blasd_exact_distance(struct blasd_task *task, const struct distance_shape *shape, int threads,
                           struct blasd_watch *watch);
+
+struct blasd_solve;
+/* The systems of a task that was solved fast: x once more, with what is said of it. False: stopped.
+ */
+bool blasd_exact_solve(struct blasd_task *task, const struct blasd_solve *s, int threads,
+                       struct blasd_watch *watch);
 
 #endif

@@ -30,7 +30,7 @@ void blasd_exact_carry(struct blasd_exact_sum *sum) {
     sum->added = 0;
 }
 
-static int trimmed(const uint64_t *limb, int length) {
+static int64_t trimmed(const uint64_t *limb, int64_t length) {
     while (length > 0 && limb[length - 1] == 0) length--;
     return length;
 }
@@ -47,7 +47,7 @@ void blasd_exact_read(struct blasd_exact_sum *sum, struct blasd_exact_number *re
         carry = all >> 32;
         ret->limb[(i - sum->low) / 2] |= (uint64_t)(uint32_t)all << 32 * ((i - sum->low) & 1);
     }
-    ret->length = trimmed(ret->limb, EXACT_LIMBS);
+    ret->length = (int)trimmed(ret->limb, EXACT_LIMBS);
 }
 
 /* What special terms make of a sum. */
@@ -75,9 +75,9 @@ void blasd_exact_add_scaled(struct blasd_exact_sum *sum, struct blasd_exact_sum 
                              number.negative != (bool)signbit(factor));
 }
 
-int64_t blasd_exact_bits(const uint64_t *limb, int length) {
+int64_t blasd_exact_bits(const uint64_t *limb, int64_t length) {
     length = trimmed(limb, length);
-    return length == 0 ? 0 : 64 * (int64_t)length - __builtin_clzll(limb[length - 1]);
+    return length == 0 ? 0 : 64 * length - __builtin_clzll(limb[length - 1]);
 }
 
 /* Digits of a floating dtype, the exponent of its last place near 0, and of what is beyond it. */
@@ -94,7 +94,7 @@ static struct format format_of(enum blasd_dtype dtype) {
 }
 
 /* Bits [from, from + 64) of a whole number; `from` may be negative. */
-static uint64_t bits_from(const uint64_t *limb, int length, int64_t from) {
+static uint64_t bits_from(const uint64_t *limb, int64_t length, int64_t from) {
     int64_t at = from >= 0 ? from / 64 : -((63 - from) / 64);
     int shift = (int)(from - at * 64);
     uint64_t low = at >= 0 && at < length ? limb[at] : 0;
@@ -103,13 +103,13 @@ static uint64_t bits_from(const uint64_t *limb, int length, int64_t from) {
 }
 
 /* Whether a bit below number `below` is set. */
-static bool any_below(const uint64_t *limb, int length, int64_t below) {
+static bool any_below(const uint64_t *limb, int64_t length, int64_t below) {
     for (int64_t i = 0; i < length && i * 64 < below; i++)
         if ((below - i * 64 >= 64 ? limb[i] : limb[i] << (64 - (below - i * 64))) != 0) return true;
     return false;
 }
 
-double blasd_exact_nearest(const uint64_t *limb, int length, int64_t exponent, bool negative,
+double blasd_exact_nearest(const uint64_t *limb, int64_t length, int64_t exponent, bool negative,
                            bool more, enum blasd_dtype dtype) {
     const struct format format = format_of(dtype);
     int64_t bits = blasd_exact_bits(limb, length), from = bits - format.digits;

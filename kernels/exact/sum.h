@@ -55,12 +55,12 @@ double blasd_exact_root(struct blasd_exact_sum *sum, enum blasd_dtype dtype);
 
 /* The nearest number of `dtype` to limbs * 2^exponent, and a little more where `more`; ties to
  * even. */
-double blasd_exact_nearest(const uint64_t *limb, int length, int64_t exponent, bool negative,
+double blasd_exact_nearest(const uint64_t *limb, int64_t length, int64_t exponent, bool negative,
                            bool more, enum blasd_dtype dtype);
 /* A number that the dtype holds, to its place. */
 void blasd_exact_store(double value, enum blasd_dtype dtype, void *data, int64_t at);
 /* Bits of a whole number. */
-int64_t blasd_exact_bits(const uint64_t *limb, int length);
+int64_t blasd_exact_bits(const uint64_t *limb, int64_t length);
 
 /* A double as the nearest number of `dtype`; NaN stays one. */
 double blasd_exact_narrow_half(double value, enum blasd_dtype dtype);

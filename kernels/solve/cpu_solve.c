@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact/exact.h"
 #include "kernels/solve/certify.h"
 #include "kernels/solve/embedding.h"
 #include "kernels/solve/recheck.h"
@@ -174,6 +175,9 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
                            batch->flags + t * batch->solve.batch_count);
     }
 done:
+    for (int t = 0; code == 0 && t < count && tasks[t].outputs[BLASD_SOLVE_UNPROVEN].rank >= 0; t++)
+        if (!blasd_exact_solve(&tasks[t], &batch->solve, device->threads, watch))
+            code = blasd_cpu_stopped(err);
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
         blasd_engine_free(batch->benches[t].engine);
         free(batch->benches[t].lanes);

@@ -2,6 +2,7 @@
  * Read next: README.md, then cpu_solve.c. */
 #include "base/err.h"
 #include "core/op.h"
+#include "kernels/exact/exact.h"
 #include "kernels/solve/embedding.h"
 #include "kernels/solve/solve.h"
 
@@ -22,6 +23,8 @@ static const char *const refinements[] = {[BLASD_REFINE_AUTO] = "auto",
                                           [BLASD_REFINE_EXTENDED] = "extended",
                                           [BLASD_REFINE_NONE] = "none",
                                           NULL};
+
+static const char *const roundings[] = BLASD_ROUNDING_NAMES;
 
 #define BLASD_DECLARED "kernels/solve/solve.def"
 #include "core/op_tables.h"
@@ -70,6 +73,21 @@ static int plan_embedded(const struct blasd_job *job, struct blasd_plan *plan,
     return 0;
 }
 
+/* Rounding correct: what it is refused for, and what it takes. */
+static int plan_correct(const struct blasd_job *job, const struct blasd_solve *s,
+                        struct blasd_plan *plan, struct blasd_err *err) {
+    double n = (double)s->n;
+    if (s->certify || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.rounding",
+                          s->certify ? "correct is a proof of its own: leave certify out"
+                                     : "correct takes no positive_definite: say symmetric");
+    plan->outputs[BLASD_SOLVE_UNPROVEN] = blasd_tensor_make(BLASD_int64, s->batch_rank, s->batch);
+    plan->host_only = BLASD_ROUNDING_HOST_ONLY;
+    plan->flops += plan->items * (4 * n * n * n + 200 * n * n * (double)s->columns);
+    plan->workspace_bytes += (uint64_t)(24 * n * n + 2000 * n + 16 * n * (double)s->columns);
+    return blasd_exact_check(job, err);
+}
+
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     struct blasd_tensor *x = &plan->outputs[BLASD_SOLVE_X];
     struct blasd_solve s;
@@ -99,6 +117,8 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
         plan_costs(job, &s, plan);
     else
         code = plan_embedded(job, plan, err);
+    if (code == 0 && job->params[BLASD_SOLVE_ROUNDING].choice == BLASD_ROUNDING_CORRECT)
+        code = plan_correct(job, &s, plan, err);
     plan->batchable = plan->flops < ALONE_FLOPS;
     return code;
 }

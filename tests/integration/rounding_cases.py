@@ -131,6 +131,49 @@ def distances_of(x, y, metric):
         return np.array([[one(row, column) for column in columns] for row in rows]).astype(dtype)
 
 
+def whole_solution(a, b):
+    """The exact solution, by fractions; None: a is singular."""
+    n = len(a)
+    rows = [[Fraction(float(v)) for v in line] + [Fraction(float(v)) for v in right] for line, right in zip(a, b)]
+    for k in range(n):
+        pivot = next((i for i in range(k, n) if rows[i][k] != 0), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        for i in range(n):
+            if i != k and rows[i][k] != 0:
+                factor = rows[i][k] / rows[k][k]
+                rows[i] = [p - factor * q for p, q in zip(rows[i], rows[k])]
+    return [[value / rows[i][i] for value in rows[i][n:]] for i in range(n)]
+
+
+def systems():
+    """a, b."""
+    numbers = Numbers(48)
+    for number in range(150):
+        n, columns = numbers.pick(1, 2, 3, 4, 6, 8, 11), numbers.pick(1, 1, 3)
+        kind = numbers.pick("plain", "graded", "integers", "near", "nearer", "single", "ties", "far", "hilbert")
+        dtype = "float32" if kind == "single" else "float64"
+        a, b = numbers.array((n, n), 0, 2, dtype, 24), numbers.array((n, columns), 0, 2, dtype, 24)
+        if kind in ("plain", "near", "nearer"):
+            a, b = numbers.array((n, n), 0, 2), numbers.array((n, columns), 0, 2)
+        if kind == "graded":
+            rows, columns_ = (numbers.array(shape, 0, 7, digits=6).round() for shape in ((n, 1), (1, n)))
+            a = a * 2.0**rows * 2.0**columns_
+        if kind in ("integers", "ties"):
+            a, b = numbers.array((n, n), 0, 3, digits=3).round(), numbers.array((n, columns), 0, 3, digits=3).round()
+        if kind == "ties":  # half a last place of a solution decides
+            a = np.triu(a, 1) + np.diag(2.0 ** np.arange(n))
+            b = numbers.array((n, columns), 53, 54, digits=53)
+        if kind in ("near", "nearer") and n > 1:
+            a[1] = a[0] * (1 + 2.0 ** (-20 if kind == "near" else -48) * numbers.array((n,), 0, 3, digits=4))
+        if kind == "far":
+            b = b * 2.0 ** numbers.pick(-1000, -500, 900)
+        if kind == "hilbert":
+            a = 1 / (np.arange(n)[:, None] + np.arange(n) + 1.0)
+        yield a, b
+
+
 def same(got, wish):
     """Whether all elements have the same bits."""
     return got.dtype == wish.dtype and got.shape == wish.shape and got.tobytes() == wish.tobytes()

@@ -91,6 +91,44 @@ def test_points_that_are_not_finite(client, metric, far, wish):
     assert str(got[0, 0]) == str(wish)
 
 
+def test_solutions_are_the_nearest_numbers(client):
+    singular = elements = 0
+    for a, b in cases.systems():
+        wish = cases.whole_solution(a, b)
+        if wish is None:
+            singular += 1
+            with pytest.raises(blasd.SingularMatrix):
+                client.run("solve", CORRECT, a=a, b=b)
+            continue
+        got = client.run("solve", CORRECT, a=a, b=b)
+        assert got["unproven"] == 0
+        wish = np.array([[cases.nearest(v, str(a.dtype)) for v in row] for row in wish], a.dtype)
+        assert cases.same(got["x"], wish), (a, b, got["x"], wish)
+        elements += wish.size
+    assert elements > 800 and singular > 0
+
+
+def test_systems_of_a_stack_and_large_ones(client):
+    random = np.random.default_rng(7)
+    a, b = random.integers(-2, 3, (60, 3, 3)).astype(float), random.standard_normal((3,))
+    got = client.run("solve", CORRECT, a=a, b=b)
+    for each, x, info in zip(a, got["x"], got["info"]):
+        wish = cases.whole_solution(each, b[:, None])
+        assert (wish is None) == (info > 0) == bool(np.isnan(x).all())
+        assert wish is None or cases.same(x, np.array([cases.nearest(v) for v, in wish]))
+    a = random.standard_normal((260, 260))
+    x = random.integers(-9, 10, 260).astype(float)
+    a = np.round(a * 2**20) / 2**20
+    got = client.run("solve", CORRECT, a=a, b=a @ x)  # the right-hand side is exact
+    assert cases.same(got["x"], x + 0.0) and got["unproven"] == 0
+
+
+def test_what_is_not_proven_is_said(client):
+    a = np.ones((300, 300)) + np.diag(np.r_[0.0, np.full(299, 2.0**-60)])  # ones alone, to float64
+    got = client.run("solve", CORRECT, a=a + np.random.default_rng(8).standard_normal((300, 1)), b=np.ones(300))
+    assert got["unproven"] == 300 and np.isnan(got["x"]).all()
+
+
 @pytest.mark.parametrize("params, inputs, word", [
     ({"metric": "minkowski"}, {"x": np.ones((2, 2))}, "sqeuclidean"),
     ({"output": "argmin"}, {"x": np.ones((2, 2))}, "condensed"),

@@ -306,7 +306,8 @@ class Operations:
         return value
 
     def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-              refinement: str | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Array:
+              refinement: str | None = None, certify: bool | None = None, rounding: str | None = None,
+              **options: Unpack[Options]) -> Array:
         """Solve a @ x = b. Returns an array.
 
         The solution of systems of linear equations, as numpy.linalg.solve gives it: one system or a stack, one
@@ -329,11 +330,14 @@ class Operations:
         certify: Also prove a bound on the error of each element of x, in error_bound. Costs about six times the
             solution itself; a warning that begins with not_certifiable says where the matrix is too near to a singular
             one for that. Default: false.
+        rounding: correct: each element of x is the number of its dtype nearest to the exact solution, on any machine
+            (docs/rounding.md), or NaN and counted in unproven. For real inputs, but int64 and uint64; not with certify
+            or positive_definite. One of fast, correct. Default: fast.
 
         options: as run takes them.
         """
         value: Array = self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                   refinement=refinement, certify=certify), **options)
+                                   refinement=refinement, certify=certify, rounding=rounding), **options)
         return value
 
     def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
@@ -425,10 +429,11 @@ class AsyncOperations:
         return value
 
     async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-                    refinement: str | None = None, certify: bool | None = None, **options: Unpack[Options]) -> Array:
+                    refinement: str | None = None, certify: bool | None = None, rounding: str | None = None,
+                    **options: Unpack[Options]) -> Array:
         """See Client.solve."""
         value: Array = await self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                         refinement=refinement, certify=certify), **options)
+                                         refinement=refinement, certify=certify, rounding=rounding), **options)
         return value
 
     async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
