@@ -70,13 +70,16 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
 
 /* The first event, once what happens is heard: nothing is lost from here on. */
 static int greet(struct stream *stream) {
-    const char *version = stream->exchange->home->server->options->version;
+    const struct http_server *server = stream->exchange->home->server;
+    const char *version = server->options->version;
     stream->greeted = http_events_begin(events_of(stream), &stream->reader);
     if (!stream->greeted) return 0;
     return blasd_buf_printf(
         &stream->text,
-        "event: hello\nretry: 2000\ndata: {\"version\":\"%s\",\"time_ms\":%" PRId64 "}\n\n",
-        version == NULL ? "" : version, blasd_clock_wall_us() / 1000);
+        "event: hello\nretry: 2000\ndata: {\"version\":\"%s\",\"time_ms\":%" PRId64
+        ",\"started_ms\":%" PRId64 ",\"tenant\":\"%s\"}\n\n",
+        version == NULL ? "" : version, blasd_clock_wall_us() / 1000, server->started_us / 1000,
+        stream->reader.tenant);
 }
 
 /* NULL, or why its key, which may have been revoked or changed, hears no more. */

@@ -44,11 +44,18 @@ class Page:
     def run(self, script, *words):
         return self.driver.execute_script(script, *words)
 
+    def reveal(self, selector):
+        """Chooses the view in which it is, by its tab, as a user does."""
+        self.run("const view = document.querySelector(arguments[0])?.closest('[role=tabpanel]');"
+                 " if (view?.hidden && !document.querySelector('dialog[open]')) document.getElementById(view.getAttribute('aria-labelledby')).click()", selector)
+
     def one(self, selector):
+        self.reveal(selector)
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector):
-        """What is seen of it, empty for what is hidden; read in one step, for the page draws anew what it likes when it likes."""
+        """What is seen of it, empty for what is hidden; read in one step, as the page redraws at any time."""
+        self.reveal(selector)
         return self.run("const one = document.querySelector(arguments[0]); return one && one.checkVisibility() ? one.innerText.trim() : ''", selector)
 
     def visible(self, selector):
@@ -83,7 +90,7 @@ class Page:
 
     def totals(self):
         return self.run("return Object.fromEntries([...document.querySelectorAll('#totals tbody tr')].map((row) => [row.dataset.op,"
-                        " Object.fromEntries([...row.cells].slice(2).map((cell) => [cell.dataset.state, Number(cell.textContent.replaceAll(',', ''))]))]))")
+                        " Object.fromEntries([...row.cells].slice(3).map((cell) => [cell.dataset.state, Number(cell.textContent.replaceAll(',', ''))]))]))")
 
     def rows(self):
         return self.run("return [...document.querySelectorAll('#jobs tbody tr')].map((row) => [row.dataset.id, row.cells[1].textContent,"

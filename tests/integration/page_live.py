@@ -52,6 +52,7 @@ def selects(page, wanted):
     page.until(lambda: state_of(page, job["id"]), "its row is there")
 
     def select(selector, begin=0, end=None):
+        page.reveal(selector)
         page.run("const one = document.querySelector(arguments[0]), text = one.firstChild, range = document.createRange();"
                  " range.setStart(text, arguments[1]); range.setEnd(text, arguments[2] ?? text.data.length);"
                  " getSelection().removeAllRanges(); getSelection().addRange(range)", selector, begin, end)

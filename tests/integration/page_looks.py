@@ -26,15 +26,19 @@ const unseen = arguments[0].filter((selector) => {
   return !one || !seen(getComputedStyle(one, pseudo && `::${pseudo}`), behind(pseudo ? one : one.parentElement));
 });
 const strong = (name) => {
-  const one = document.getElementById(name), { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+  const one = document.getElementById(name);
+  if (!one.checkVisibility()) return 0;
+  const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
   let count = 0;
   for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && contrast([...data.slice(i, i + 3)], canvas) >= 3) count++;
   return count;
 };
 return { unseen, tasks: strong("tasks"), rates: strong("rates"), forced: matchMedia("(forced-colors: active)").matches };
 """
-MARKS = [".dot", ".gauge > i", ".bars i[style]", "#totals .swatch", ".legend .phase-queue", ".legend .phase-compute", ".legend .phase-bad", "#by-op[aria-pressed=true]",
-         "#jobs .state.running::before", "#jobs .state.failed::before", "#jobs .state.succeeded::before", "#queue td:not(.zero)"]
+MARKS = {"#devices": [".dot", ".gauge > i"],
+         "#jobs": ["#jobs .state.running::before", "#jobs .state.failed::before", "#jobs .state.succeeded::before"],
+         "#tasks": [".bars i[style]", "#totals .swatch", ".legend .phase-queue", ".legend .phase-compute", ".legend .phase-bad", "#by-op[aria-pressed=true]",
+                    "#queue td:not(.zero)"]}
 
 
 def forced(page, wanted):
@@ -62,9 +66,16 @@ def forced(page, wanted):
     for theme in ("light", "dark"):
         page.size(1360, 1000, theme, "active")
         page.run("await new Promise((done) => setTimeout(done, 500))")
-        found[theme] = page.run(UNSEEN, MARKS)
+        unseen = []
+        for where, marks in MARKS.items():  # the overview comes last, for its pictures
+            page.reveal(where)
+            page.run("await new Promise((done) => setTimeout(done, 500))")
+            found[theme] = page.run(UNSEEN, marks)
+            unseen += found[theme]["unseen"]
+        found[theme]["unseen"] = unseen
         if wanted.get("folder"):
             page.picture(f"{wanted['folder']}/forced-{theme}.png")
+    page.reveal("#jobs")
     page.run("document.querySelector('#jobs .state.succeeded').closest('tr').querySelector('button').click()")
     page.until(lambda: page.visible("#job-document"), "a job opens")
     return {"unusable": page.run("return [...document.querySelectorAll('#devices article:not([data-worker]) p')].map((one) => one.className)"), "empty": empty, "found": found, "timeline": page.run(UNSEEN, ["#job .timeline i", "#job .swatch"])["unseen"]}

@@ -23,12 +23,13 @@ def hostile(page, wanted):
         if page.run("return !document.querySelector('#tip').hidden"):
             break
     tip = page.run("return document.querySelector('#tip').textContent")
+    card, totals = page.text(".device"), page.text("#totals")
     page.run("document.querySelector('#jobs button').click()")
     page.until(lambda: page.visible("#job-document"), "it opens again")
     return {"tip": tip, "made": page.run("return [...document.querySelectorAll('[src=x], b.evil, script:not(:first-of-type), iframe, [onerror]')]"
                                          ".map((one) => one.outerHTML)"),
-            "hacked": page.run("return window.hacked || null"), "body": page.text("#job-body"), "card": page.text(".device"),
-            "totals": page.text("#totals"), "row": page.run("return document.querySelector('#jobs tbody tr').innerText")}
+            "hacked": page.run("return window.hacked || null"), "body": page.text("#job-body"), "card": card,
+            "totals": totals, "row": page.run("return document.querySelector('#jobs tbody tr').innerText")}
 
 
 def goes_wrong(page, wanted):
@@ -71,7 +72,7 @@ def goes_wrong(page, wanted):
     page.click("#job-close")
     # the stream goes on elsewhere, once there is room
     phase("full")
-    said["full"] = page.until(lambda: next((text for text in [page.text("#tasks-note")] if "Nothing" in text), None), "it says why nothing comes")
+    said["full"] = page.until(lambda: next((text for text in [page.text("#tasks-note")] if "No job events" in text), None), "it says why nothing comes")
     streams = open_streams()
     phase("again")
     page.until(lambda: open_streams() > streams, "it comes again")

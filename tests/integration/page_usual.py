@@ -151,6 +151,9 @@ def long_work(page, wanted):
     keys(Keys.ENTER)
     skipped = focus()
     card = page.until(lambda: next((text for text in [page.text(".device .state")] if "regression" in text), None), "its device says what it runs")
+    tab_to("view-devices")
+    keys(Keys.ARROW_LEFT)
+    assert focus() == "view-jobs"
     tab_to("filter-text")
     keys(wanted["label"])
     page.until(lambda: [row[0] for row in page.rows()] == [wanted["job"]], "a search for its label leaves that job")

@@ -18,7 +18,7 @@ def test_what_runs_already_is_shown(service, browse):
     running = [document_of(number, "running", finished_at=None, progress=0.25) for number in (1, 200)]
     with Told(service, [document_of(number) for number in range(2, 150)] + running) as told:
         said = browse("runs_already", told, running=running)
-    assert said["states"] == [None, "running 25 %"] and said["card"] == "runs 1 job: matmul" and said["complaints"] == []
+    assert said["states"] == [None, "running 25 %"] and said["card"] == "1 running: matmul" and said["complaints"] == []
 
 
 def test_what_is_selected_stays_selected(service, browse):
@@ -36,7 +36,7 @@ def test_a_list_that_stands_still_says_so(service, browse):
     with Told(service, [job]) as told:
         said = browse("stands_still", told, job=job)
     assert said["at_first"] == "" and said["rows"] == 1
-    assert "point" in said["pointed"] and "told" in said["away"] and said["axe"] == []
+    assert "pointer" in said["pointed"] and "no news" in said["away"] and said["axe"] == []
 
 
 def test_numbers_travel_as_they_were_typed(service, browse):

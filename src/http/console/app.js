@@ -5,6 +5,7 @@ import * as jobs from "./jobs.js";
 import { $, FINAL, clock, forgetTheme, say, setText } from "./page.js";
 import * as send from "./send.js";
 import * as tasks from "./tasks.js";
+import * as views from "./views.js";
 
 const THEMES = { system: ["◐", "System"], light: ["☀", "Light"], dark: ["☾", "Dark"] };
 const TOLD = 8192; // as many events as a front end keeps
@@ -84,15 +85,22 @@ function onJob(job) {
 }
 
 function noteTasks() {
-  const missing = lost > 0 ? ` ${lost.toLocaleString("en")} events were more than could be told: some bars are missing.` : "";
-  setText($("tasks-note"), `One bar is one job, on the row of its device. Click on one to open it.${missing}`);
+  const missing = lost > 0 ? ` ${lost.toLocaleString("en")} events were dropped: some bars are missing.` : "";
+  setText($("tasks-note"), `One row per operation of a device, one bar per job. Click a bar to open its job; Ctrl and the wheel zoom.${missing}`);
+}
+
+// The head: which service this is, for which tenant, since when.
+function showService({ version, tenant, started_ms }) {
+  const since = started_ms ? `up since ${new Date(started_ms).toLocaleString()}` : "";
+  const who = tenant && tenant !== "anonymous" ? `tenant ${tenant}` : "";
+  setText($("version"), [location.host, version && `version ${version}`, since, who].filter(Boolean).join(" · "));
 }
 
 function onEvent(type, document) {
   events++;
   if (type === "hello") {
     clock.skew = document.time_ms - Date.now();
-    setText($("version"), document.version ? `version ${document.version}` : "");
+    showService(document);
     catchUp(); // from here on all is told
   } else if (type === "job") {
     onJob(document);
@@ -111,7 +119,7 @@ function onEvent(type, document) {
 // What is shown is said to be old where nothing new comes: the stream may be open while the service does not reach Redis.
 function showLink() {
   $("link").className = `link ${old ? "old" : link}`;
-  setText($("link-text"), link === "live" ? (old ? "not up to date" : "live") : link === "refused" ? "refused" : "connecting again");
+  setText($("link-text"), link === "live" ? (old ? "not up to date" : "live") : link === "refused" ? "refused" : "reconnecting");
   $("old").hidden = !old;
   jobs.setLive(link === "live" && !old);
 }
@@ -128,9 +136,9 @@ function onFigures(document) {
 async function whyOld() {
   try {
     await getJson("/health/ready", { signal: AbortSignal.timeout(3000) });
-    return "the service tells none";
+    return "the service sends none";
   } catch (why) {
-    return why.document ? `${why.document.title || "the service has trouble"} (${why.message})` : "the service cannot be reached";
+    return why.document ? `${why.document.title || "the service reports a problem"} (${why.message})` : "the service cannot be reached";
   }
 }
 
@@ -139,7 +147,7 @@ async function lookWhetherOld() {
     const asked = figuresAt, why = await whyOld();
     if (asked === figuresAt) { // none came meanwhile
       old = true;
-      setText($("old"), `${figuresTime ? `Figures and jobs are those of ${figuresTime}` : "There are no figures yet"}: ${why}. They go on by themselves.`);
+      setText($("old"), `${figuresTime ? `Last update ${figuresTime}` : "No figures yet"}: ${why}. Updates resume by themselves.`);
       showLink();
     }
   }
@@ -150,10 +158,10 @@ function onLink(state, why) {
   link = state;
   showLink();
   if (state === "live") noteTasks();
-  if (state === "connecting" && why?.status) setText($("tasks-note"), `Nothing is told of jobs: ${why.message}.`);
+  if (state === "connecting" && why?.status) setText($("tasks-note"), `No job events: ${why.message}.`);
   if (state === "refused" && why.status === 401) signIn(why.message);
   if (state === "refused" && why.status === 403) {
-    setText($("tasks-note"), `This key may not look at jobs: ${why.message}. How the devices fare is shown.`);
+    setText($("tasks-note"), `This key may not list jobs: ${why.message}. Only devices are shown.`);
     const poll = async () => { try { onFigures(await getJson("/devices")); } catch { /* the next time */ } };
     poll();
     setInterval(poll, 2000);
@@ -163,6 +171,7 @@ function onLink(state, why) {
 function signIn(why) {
   $("job").close();
   $("console").hidden = true;
+  $("views").hidden = true;
   $("sign-in").hidden = false;
   $("sign-in-error").hidden = !why;
   if (why) setText($("sign-in-error"), why);
@@ -193,6 +202,7 @@ async function begin() {
   $("console").hidden = false;
   $("sign-out").hidden = !key.get();
   $("docs").hidden = Boolean(key.get()); // a link shows no key
+  views.start();
   tasks.start(jobs.openJob);
   figures.start();
   jobs.start();
@@ -213,7 +223,7 @@ $("sign-in-form").addEventListener("submit", (event) => {
   const shown = $("key").value.trim();
   $("key").value = "";
   if (!/^[!-~]+$/.test(shown)) {
-    signIn("A key is of letters, digits and signs of ASCII alone: copy it again.");
+    signIn("A key has only printable ASCII characters: copy it again.");
     return;
   }
   key.set(shown);

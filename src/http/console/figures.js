@@ -11,8 +11,10 @@ const CARDS = 64;
 
 let totals = null;   // { op: { succeeded, failed, cancelled, expired } } as of the last second
 let own = {};        // the same of events, since the page was opened
-const seconds = [];  // { at, ends: { "op state": jobs } }, the newest last
-const recent = [];   // { at, ms, bad }
+let codes = {};      // of failed jobs -> jobs, as of the last second
+const ownCodes = {};
+const seconds = [];  // { at, took, ends: { "op state": jobs }, codes: { code: jobs } }, the newest last
+const recent = [];   // { at, op, ms }
 const batches = [];  // { at, jobs }
 let byOp = true;
 let drawnAt = 0;
@@ -30,16 +32,19 @@ function keep(list, item) {
 export function onJob(job) {
   if (!FINAL.has(job.state)) return;
   tally(own, job.op, job.state, 1);
-  if (job.state === "succeeded") keep(recent, { at: clock.now(), ms: job.timing.total_ms });
+  if (job.error) ownCodes[job.error.code] = (ownCodes[job.error.code] || 0) + 1;
+  if (job.state === "succeeded") keep(recent, { at: clock.now(), op: job.op, ms: job.timing.total_ms });
 }
 
 export function onBatch(batch) { keep(batches, { at: clock.now(), jobs: batch.jobs }); }
 
-// "OP STATE[ CODE]" -> jobs becomes { op: { state: jobs } }.
+// "OP STATE[ CODE]" -> jobs becomes { op: { state: jobs } }; the codes go to `codes`.
 function readTotals(flat) {
   const read = {};
+  codes = {};
   for (const [name, jobs] of Object.entries(flat)) {
-    const [op, state] = name.split(" ");
+    const [op, state, code] = name.split(" ");
+    if (code) codes[code] = (codes[code] || 0) + jobs;
     if (state === "submitted") read[op] = read[op] || { succeeded: 0, failed: 0, cancelled: 0, expired: 0 };
     else if (ENDS.includes(state)) tally(read, op, state, jobs);
   }
@@ -50,16 +55,18 @@ let before = null;
 function noteSecond(now, at) {
   if (before) {
     const ends = {};
+    const failures = {};
+    for (const [code, jobs] of Object.entries(codes)) if (jobs > (before.codes[code] || 0)) failures[code] = jobs - (before.codes[code] || 0);
     for (const [op, states] of Object.entries(now)) {
       for (const state of ENDS) {
         const more = states[state] - (before.of[op] ? before.of[op][state] : 0);
         if (more > 0) ends[`${op} ${state}`] = more;
       }
     }
-    seconds.push({ at, took: Math.max(200, at - before.at), ends });
+    seconds.push({ at, took: Math.max(200, at - before.at), ends, codes: failures });
     if (seconds.length > SECONDS) seconds.shift();
   }
-  before = { at, of: structuredClone(now) };
+  before = { at, of: structuredClone(now), codes: structuredClone(codes) };
 }
 
 function ended(within, keep_) {
@@ -74,29 +81,56 @@ function ended(within, keep_) {
   return { jobs, rate: took > 0 ? jobs * 1000 / took : 0 };
 }
 
+// The times of jobs that succeeded in the last half minute, the shortest first.
+function times(op) {
+  const since = clock.now() - 30000;
+  return recent.filter((one) => one.at >= since && (!op || one.op === op)).map((one) => one.ms).sort((a, b) => a - b);
+}
+
+function quantile(sorted, part) { return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] : NaN; }
+
+// The codes of the last minute's failures, the three most frequent.
+function topCodes() {
+  const since = clock.now() - 60000;
+  const sums = {};
+  for (const second of seconds) {
+    if (second.at < since) continue;
+    for (const [code, jobs] of Object.entries(second.codes)) sums[code] = (sums[code] || 0) + jobs;
+  }
+  return Object.entries(sums).sort((a, b) => b[1] - a[1]).slice(0, 3).map(([code, jobs]) => `${code} ${count(jobs)}`).join(", ");
+}
+
+// A column whose figures are all 0 is left out.
+function showColumn(state, index, of) {
+  const hidden = (state === "cancelled" || state === "expired") && Object.values(of).every((states) => states[state] === 0);
+  for (const row of $("totals").rows) row.cells[index].hidden = hidden;
+}
+
 function showTotals(of) {
   const body = $("totals").tBodies[0];
   const ops = Object.keys(of).sort();
   renewRows(body, "op", ops, () => make("tr", {}, make("th", { scope: "row" }, make("i", { class: "swatch" }), make("span")),
-    ...Array.from({ length: 5 }, () => make("td"))));
+    ...Array.from({ length: 6 }, () => make("td"))));
   ops.forEach((op, i) => {
     const row = body.rows[i];
     row.cells[0].firstChild.style.backgroundColor = opColour(op);
     setText(row.cells[0].lastChild, op);
     setText(row.cells[1], rate(ended(5000, (name) => name.startsWith(`${op} `)).rate));
+    setText(row.cells[2], ms(quantile(times(op), 0.99)));
     ENDS.forEach((state, k) => {
-      setText(row.cells[k + 2], of[op][state].toLocaleString("en"));
-      row.cells[k + 2].dataset.state = state;
-      row.cells[k + 2].className = of[op][state] === 0 ? "zero" : "";
+      setText(row.cells[k + 3], of[op][state].toLocaleString("en"));
+      row.cells[k + 3].dataset.state = state;
+      row.cells[k + 3].className = of[op][state] === 0 ? "zero" : "";
     });
   });
-  setText($("totals-caption"), totals ? "Jobs that have ended since the queue was made" : "Your jobs that have ended since the page was opened");
+  ENDS.forEach((state, k) => showColumn(state, k + 3, of));
+  setText($("totals-caption"), totals ? "Jobs ended since the queue was created; p99 of the last half minute" : "Your jobs ended since this page was opened; p99 of the last half minute");
 }
 
 function showQueue(queue) {
   const body = $("queue").tBodies[0];
-  setText($("queue-note"), queue ? `${queue.jobs.toLocaleString("en")} queued or running, ${bytes(queue.bytes)}; ${bytes(queue.records_bytes)} of results kept.`
-    : "Only admins and keys of the role metrics see everybody's queue.");
+  setText($("queue-note"), queue ? `${queue.jobs.toLocaleString("en")} queued or running, ${bytes(queue.bytes)}; ${bytes(queue.records_bytes)} of results stored.`
+    : "The queue is shown to keys with role admin or metrics.");
   $("queue").hidden = !queue;
   if (!queue) return;
   ["any", "cpu", "cuda"].forEach((name, i) => {
@@ -123,12 +157,13 @@ function gauge(share, text) {
   return make("dd", {}, make("div", { class: "gauge", role: "img", "aria-label": text }, bar));
 }
 
-// What runs on it, by operation where jobs' events tell that of this device alone: other machines' may have its name.
-function runsText(device, all) {
-  if (device.running === undefined) return "";
+// What runs on it, by operation where jobs' events tell that of this device alone: other machines' may have its name. A device
+// that was in use during the last second is not called idle, though nothing runs at this moment.
+function runsText(device, all, use) {
+  if (device.running === undefined || (device.running === 0 && use > 0.005)) return "";
   if (device.running === 0) return "idle";
   const ops = all.filter((other) => other.device === device.device).length === 1 ? opsOn(device.device) : [];
-  return `runs ${device.running} job${device.running === 1 ? "" : "s"}${ops.length > 0 ? `: ${ops.join(", ")}` : ""}`;
+  return `${device.running} running${ops.length > 0 ? `: ${ops.join(", ")}` : ""}`;
 }
 
 function deviceCard(device, _, all) {
@@ -139,16 +174,16 @@ function deviceCard(device, _, all) {
   if (use !== undefined) add("in use", gauge(use, `${Math.round(use * 100)} % in use`), make("dd", {}, `${Math.round(use * 100)} %`));
   if (device.memory_bytes && device.memory_free_bytes !== undefined) {
     const taken = device.memory_bytes - device.memory_free_bytes;
-    add("memory", gauge(taken / device.memory_bytes, `${bytes(taken)} of memory taken`), make("dd", {}, `${bytes(taken)} / ${bytes(device.memory_bytes)}`));
+    add("memory", gauge(taken / device.memory_bytes, `${bytes(taken)} of memory used`), make("dd", {}, `${bytes(taken)} / ${bytes(device.memory_bytes)}`));
   } else if (device.memory_bytes || device.host_memory_bytes) {
     add("memory", wide(bytes(device.memory_bytes || device.host_memory_bytes)));
   }
   if (device.power_watts !== undefined) add("power", wide(`${device.power_watts.toFixed(0)} W`));
   if (device.energy_joules !== undefined) add("energy", wide(`${(device.energy_joules / 3600).toFixed(1)} Wh`));
-  if (device.jobs_per_s !== undefined) add("jobs", wide(`${rate(device.jobs_per_s)} a second, ${count(device.jobs)} in all`));
-  const runs = runsText(device, all);
+  if (device.jobs_per_s !== undefined) add("jobs", wide(`${count(device.jobs)} in total`));
+  const runs = runsText(device, all, use);
   return make("article", { class: "device", "data-worker": device.worker, "aria-label": `${device.device}, ${device.worker}` },
-    make("div", { class: "title" }, make("h3", {}, device.device || "device"), make("span", { class: `state ${device.running > 0 ? "running" : ""}` }, runs)),
+    make("div", { class: "title" }, make("h3", {}, device.device || "device"), runs ? make("span", { class: `state ${device.running > 0 ? "running" : ""}` }, runs) : null),
     make("p", { class: "muted" }, `${device.device_name || ""} · ${device.worker}`), make("dl", {}, ...facts));
 }
 
@@ -161,13 +196,7 @@ function showDevices(document) {
   for (const one of document.unusable) {
     cards.push(make("article", { class: "device" }, make("div", { class: "title" }, make("h3", {}, one.device)), make("p", { class: absent(one, document) ? "muted" : "problem" }, one.reason)));
   }
-  if (cards.length === 0) cards.push(make("p", { class: "problem" }, "No worker is alive: jobs wait until one comes."));
-  const many = cards.length > 3; // then they have the whole width, above the columns
-  $("devices-panel").classList.toggle("wide", many);
-  if (many !== ($("devices-panel").parentElement.id === "console")) {
-    if (many) $("left").before($("devices-panel"));
-    else $("right").prepend($("devices-panel"));
-  }
+  if (cards.length === 0) cards.push(make("p", { class: "problem" }, "No worker is running: jobs wait until one starts."));
   renew($("devices"), cards);
 }
 
@@ -190,8 +219,8 @@ function showBatches() {
     setText(one.children[0], numbers[i] ? count(numbers[i]) : "");
     one.children[1].style.height = `${numbers[i] / most * 70}px`;
   });
-  setText($("batches-note"), fresh.length === 0 ? "No batch began in the last minute."
-    : `${fresh.length >= KEPT ? "The last " : ""}${count(fresh.length)} batches of the last minute, ${(jobs / fresh.length).toFixed(1)} jobs each on average.`);
+  setText($("batches-note"), fresh.length === 0 ? "No batch in the last minute."
+    : `${fresh.length >= KEPT ? "The last " : ""}${count(fresh.length)} batches in the last minute, ${(jobs / fresh.length).toFixed(1)} jobs each on average.`);
 }
 
 function showTiles(queue) {
@@ -204,19 +233,19 @@ function showTiles(queue) {
       for (const cell of Object.values(queue[name])) { waiting += cell.queued; held += cell.claimed; }
     }
     setText($("tile-queued"), count(waiting));
-    setText($("tile-running"), count(held));
-    setText($("tile-running-note"), `with workers, ${count(queue.running)} running`);
+    setText($("tile-running"), count(queue.running));
+    setText($("tile-running-note"), `on workers, which hold ${count(held)}`);
   } else {
     setText($("tile-queued"), "–");
     setText($("tile-running"), "–");
   }
-  const since = clock.now() - 30000;
-  const times = recent.filter((one) => one.at >= since).map((one) => one.ms).sort((a, b) => a - b);
-  setText($("tile-half"), times.length ? ms(times[Math.floor(times.length / 2)]) : "–");
-  setText($("tile-most"), times.length ? `99 % within ${ms(times[Math.min(times.length - 1, Math.floor(times.length * 0.99))])}` : "no job for half a minute");
+  const sorted = times();
+  setText($("tile-half"), ms(quantile(sorted, 0.5)));
+  setText($("tile-most"), sorted.length ? `p99 ${ms(quantile(sorted, 0.99))}, last half minute` : "no job in half a minute");
   const failed = ended(60000, (name) => BAD.has(name.split(" ")[1])).jobs;
   setText($("tile-failed"), count(failed));
-  $("tile-failed").className = failed > 0 ? "figure bad" : "figure";
+  $("tile-failed").className = failed > 0 ? "bad" : "";
+  setText($("tile-failed-note"), topCodes() || "last minute");
 }
 
 function drawRates() {
@@ -236,7 +265,7 @@ function drawRates() {
     return sums;
   });
   const most = Math.max(1, ...parts.map((sums) => Object.values(sums).reduce((a, b) => a + b, 0)));
-  const top = 10 ** Math.floor(Math.log10(most)) * ([1, 2, 5, 10].find((n) => n * 10 ** Math.floor(Math.log10(most)) >= most));
+  const top = 10 ** Math.floor(Math.log10(most)) * ([1, 2, 2.5, 5, 10].find((n) => n * 10 ** Math.floor(Math.log10(most)) >= most));
   pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
   pen.textAlign = "right";
   for (let i = 0; i <= 2; i++) {
@@ -265,6 +294,7 @@ function drawRates() {
 
 export function onDevices(document) {
   totals = document.totals ? readTotals(document.totals) : null;
+  if (!totals) codes = ownCodes;
   noteSecond(totals || own, document.time_ms || clock.now());
   showTotals(totals || own);
   showQueue(document.queue);

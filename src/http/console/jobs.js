@@ -2,6 +2,7 @@
 import { fetchGood, getJson, key } from "./api.js";
 import { $, FINAL, clock, make, ms, renew, renewRows, say, setText } from "./page.js";
 import { sample, written } from "./send.js";
+import { showView, viewHash } from "./views.js";
 
 const MOST = 1000; // jobs that are kept here, unless somebody looks further back
 const PAGE = 50;
@@ -161,17 +162,17 @@ function showRows() {
     setText(op, job.op);
     setText(state.firstChild, job.state === "running" && job.progress > 0 ? `running ${Math.round(job.progress * 100)} %` : job.state);
     state.firstChild.className = `state ${job.state}`;
-    state.firstChild.title = job.remaining_ms >= 0 ? `some ${ms(job.remaining_ms)} to go` : "";
+    state.firstChild.title = job.remaining_ms >= 0 ? `about ${ms(job.remaining_ms)} to go` : "";
     setText(device, job.execution.device || "");
     setText(batch, job.execution.batch_size > 0 ? String(job.execution.batch_size) : "");
     setText(took, time(job));
   });
-  setText($("jobs-note"), list.length === 0 ? "No job fits." : all.length > list.length ? `${list.length} of ${all.length} that are at hand` : `${list.length} jobs`);
+  setText($("jobs-note"), list.length === 0 ? "No job matches." : all.length > list.length ? `${list.length} of ${all.length} loaded` : `${list.length} jobs`);
 }
 
 function showStill() {
-  setText($("jobs-still"), !live ? "The list stands still: nothing is told of jobs for now." :
-    dirty && frozen() ? "The list stands still while you point at it, or the focus is in it: there is news." : "");
+  setText($("jobs-still"), !live ? "List paused: no news of jobs arrives." :
+    dirty && frozen() ? "List paused while the pointer or the focus is in it; there are changes." : "");
 }
 
 export function setLive(whether) {
@@ -221,13 +222,13 @@ function timeline(job) {
     table.tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, make("i", { class: `swatch phase-${look}` }), name.replace("_", " ")),
       make("td", {}, ms(took)), make("td", {}, total > 0 ? `${(100 * took / total).toFixed(took / total < 0.01 ? 2 : 0)} %` : "–")));
   }
-  table.tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, "in all"), make("td", {}, ms(timing.total_ms)), make("td")));
+  table.tBodies[0].append(make("tr", {}, make("th", { scope: "row" }, "total"), make("td", {}, ms(timing.total_ms)), make("td")));
   return [strip, table];
 }
 
 function copyButton(what, text) {
   return make("button", { type: "button", "data-part": `copy ${what}`, "aria-label": `Copy ${what}`, onclick: async () => {
-    try { await navigator.clipboard.writeText(text()); say(`${what} copied`); } catch { say("the browser does not let a page copy here"); }
+    try { await navigator.clipboard.writeText(text()); say(`${what} copied`); } catch { say("the browser does not allow copying here"); }
   } }, "Copy");
 }
 
@@ -258,7 +259,7 @@ async function end(job, forget) {
     } else {
       onJob(document);
     }
-    say(forget ? "job forgotten" : "job cancelled");
+    say(forget ? "job deleted" : "job cancelled");
   } catch (why) { complain(job.id, why); }
 }
 
@@ -269,8 +270,8 @@ function problem(error) {
 
 function progress(job) {
   const ran = clock.now() - Date.parse(job.started_at);
-  const left = job.remaining_ms >= 0 ? `, some ${ms(job.remaining_ms)} to go` : "";
-  return make("p", {}, make("progress", { value: job.progress, max: 1, "aria-label": "Progress" }), `runs for ${ms(ran)}${left}`);
+  const left = job.remaining_ms >= 0 ? `, about ${ms(job.remaining_ms)} to go` : "";
+  return make("p", {}, make("progress", { value: job.progress, max: 1, "aria-label": "Progress" }), `running for ${ms(ran)}${left}`);
 }
 
 function show() {
@@ -300,17 +301,17 @@ function show() {
   for (const warning of run.warnings || []) parts.push(make("p", { class: "problem" }, warning));
   const actions = make("div", { class: "actions" });
   if (!done) actions.append(make("button", { type: "button", class: "danger", id: "job-cancel", "data-part": "cancel", onclick: () => end(job, false) }, "Cancel the job"));
-  else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
+  else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Delete the job and its results"));
   const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
     make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch((why) => complain(job.id, why)) }, `Save ${name}`));
   const body = again(job);
   parts.push(actions);
   if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", { "data-part": "outputs" }, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
   if (body) {
-    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(job, body)),
-      sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")));
+    parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Run again"), copyButton("the command", () => $("job-curl").textContent)), make("pre", { id: "job-curl", "data-part": "curl", tabindex: "0", "aria-label": "Command" }, curl(job, body)),
+      sent.has(job.id) ? null : make("p", { class: "muted" }, "The inputs of ended jobs are not stored: replace these examples by yours.")));
   }
-  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => $("job-document").textContent)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
+  parts.push(make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Job document"), copyButton("the document", () => $("job-document").textContent)), make("pre", { id: "job-document", "data-part": "document", tabindex: "0", "aria-label": "Document" }, text)));
   const scroll = $("job").scrollTop;
   renew($("job-body"), parts);
   $("job").scrollTop = scroll;
@@ -321,7 +322,7 @@ const ID = /^[a-z][0-9a-f]{40}$/;
 
 // The address says which job is open: #job=ID.
 function note(id) {
-  const hash = id ? `#job=${id}` : "";
+  const hash = id ? `#job=${id}` : viewHash();
   if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
 }
 
@@ -382,6 +383,13 @@ export function start() {
     event.preventDefault();
     const id = $("filter-text").value.trim();
     if (ID.test(id)) openJob(id);
+  });
+  $("tile-failed").addEventListener("click", (event) => {
+    event.preventDefault();
+    showView("jobs");
+    note(null);
+    $("filter-state").value = "failed";
+    $("filter-state").dispatchEvent(new Event("change"));
   });
   $("filter-text").addEventListener("input", () => { dirty = true; });
   for (const id of ["filter-state", "filter-op"]) $(id).addEventListener("change", () => { cursor = null; floor = ""; rows = PAGE; dirty = true; fetchJobs(false); });

@@ -141,8 +141,8 @@ export function drawBar(pen, look, x, y, width, height) {
   pen.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), Math.max(0, height - 1));
 }
 
-// One colour for each operation, the same from start to start.
-const PALETTE = ["#3987e5", "#199e70", "#e0982a", "#9b6fe0", "#d9534f", "#1fa5b5", "#c25a9b", "#7d9a2b", "#a0714a", "#7a8794"];
+// One colour for each operation, the same after each start. Green, red, amber and grey belong to the states.
+const PALETTE = ["#3987e5", "#9b6fe0", "#1fa5b5", "#c25a9b", "#a0714a", "#5563d6", "#6fb1e8", "#b48be8", "#127480", "#e58fc0"];
 const known = [];
 export function learnOps(names) { known.splice(0, known.length, ...names); }
 export function opColour(name) {

@@ -1,4 +1,4 @@
-// The stream of tasks: one bar a job on the row of its device, coloured by phase. However many jobs come, at most
+// The timeline: one bar a job on the row of its device, coloured by phase. However many jobs come, at most
 // MOST of them are kept and drawn, and a picture is drawn when one is due, not when an event comes.
 import { $, BAD, FINAL, clock, colours, context, drawBar, ms } from "./page.js";
 
@@ -96,6 +96,13 @@ export function noLonger(ids) {
 
 function now() { return paused || clock.now() - 250; } // what has happened in the last moment is still on its way
 
+// A failed bar also has a notch, for those who do not see its colour.
+function drawNotch(pen, look, x, y, height) {
+  const size = Math.min(5, height);
+  pen.fillStyle = look.ink;
+  pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + size, y); pen.lineTo(x, y + size); pen.fill();
+}
+
 function draw() {
   const canvas = $("tasks");
   const pen = context(canvas);
@@ -177,8 +184,11 @@ function draw() {
     shown.push(one, y, lane);
     rects++;
   }
-  pen.fillStyle = look.bad;
-  for (let k = 0; k < bad.length; k += 4) drawBar(pen, look, bad[k], bad[k + 1], bad[k + 2], bad[k + 3]);
+  for (let k = 0; k < bad.length; k += 4) {
+    pen.fillStyle = look.bad;
+    drawBar(pen, look, bad[k], bad[k + 1], bad[k + 2], bad[k + 3]);
+    drawNotch(pen, look, bad[k], bad[k + 1], bad[k + 3]);
+  }
   pen.clearRect(0, 0, gutter - 1, height - 18); // what began before the span
   pen.textAlign = "left";
   for (const row of list) {
@@ -193,25 +203,41 @@ function draw() {
   pen.fillStyle = look.muted;
   if (list.length === 0) {
     pen.textAlign = "center";
-    pen.fillText("No job has run since the page was opened.", width / 2, height / 2);
+    pen.fillText("No job has run since this page was opened.", width / 2, height / 2);
   }
   shown.x = x;
   frames.drawn++;
   frames.rects = rects;
 }
 
+const REACH = 6; // pixels beside a bar that still belong to it, if no other bar is nearer
+
 function hit(event) {
   const box = $("tasks").getBoundingClientRect();
   const px = event.clientX - box.left;
   const py = event.clientY - box.top;
+  let best = null;
+  let least = REACH + 1;
   if (!shown.x) return null;
   for (let i = shown.length - 3; i >= 0; i -= 3) {
     const [bar, y, lane] = shown.slice(i, i + 3);
-    const left = shown.x(bar.begun ?? bar.from) - 2;
-    const right = bar.to === undefined ? box.width : Math.max(shown.x(bar.to) + 2, left + 4);
-    if (py >= y - 1 && py <= y + lane && px >= left && px <= right) return bar.job;
+    const left = shown.x(bar.begun ?? bar.from);
+    const right = bar.to === undefined ? box.width : shown.x(bar.to);
+    const away = Math.max(left - px, px - right, 0);
+    if (py < y - 1 || py > y + lane || away >= least) continue;
+    best = bar.job;
+    least = away;
   }
-  return null;
+  return best;
+}
+
+// Shows a shorter (-1) or longer (1) span of time.
+function zoom(by) {
+  const field = $("span");
+  const to = Math.max(0, Math.min(field.options.length - 1, field.selectedIndex + by));
+  if (to === field.selectedIndex) return;
+  field.selectedIndex = to;
+  field.dispatchEvent(new Event("change"));
 }
 
 function tip(event) {
@@ -220,7 +246,7 @@ function tip(event) {
   note.hidden = !job;
   if (!job) return;
   const lines = [`${job.op} · ${job.state} · ${job.execution.device}`];
-  if (job.state === "running") lines.push(`for ${ms(clock.now() - Date.parse(job.started_at))}`);
+  if (job.state === "running") lines.push(`running for ${ms(clock.now() - Date.parse(job.started_at))}`);
   else PHASES.forEach((phase, i) => { if (job.timing[phase] > 0) lines.push(`${NAMES[i].padEnd(11)}${ms(job.timing[phase])}`); });
   if (job.execution.batch_size > 1) lines.push(`batch of ${job.execution.batch_size}`);
   note.textContent = lines.join("\n");
@@ -240,10 +266,17 @@ export function start(open) {
   canvas.addEventListener("mouseleave", () => { $("tip").hidden = true; });
   canvas.addEventListener("click", (event) => { const job = hit(event); if (job) open(job.id); });
   $("span").addEventListener("change", (event) => { span = Number(event.target.value) * 1000; dirty = true; });
+  $("closer").addEventListener("click", () => zoom(-1));
+  $("wider").addEventListener("click", () => zoom(1));
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(Math.sign(event.deltaY));
+  }, { passive: false });
   $("pause").addEventListener("click", (event) => {
     paused = paused ? 0 : now();
     event.target.setAttribute("aria-pressed", String(Boolean(paused)));
-    event.target.textContent = paused ? "Go on" : "Pause";
+    event.target.textContent = paused ? "Resume" : "Pause";
     dirty = true;
   });
   new ResizeObserver(() => { dirty = true; }).observe(canvas);
