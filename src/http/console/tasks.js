@@ -98,7 +98,7 @@ function now() { return paused || clock.now() - 250; } // what has happened in t
 
 // A failed bar also has a notch, for those who do not see its colour.
 function drawNotch(pen, look, x, y, height) {
-  const size = Math.min(5, height);
+  const size = Math.min(5, height * 0.45);
   pen.fillStyle = look.ink;
   pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + size, y); pen.lineTo(x, y + size); pen.fill();
 }
