@@ -1,9 +1,10 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
+-- What has ended, to be written by completion_commit; the members that are nil here few calls need.
 local function completion_new()
-    local e = {count = 0, jobs = 0, cost = 0, results = 0, names = {}, into = {}, told = {}, ends = {}, one_channel = false}
-    e.settles = S.shared > 0 and {} or nil
-    return e
+    return {count = 0, jobs = 0, cost = 0, results = 0, names = {nil}, into = {nil}, last = nil, told = {x = nil},
+            ends = {x = nil}, channel = false, settles = S.shared > 0 and {} or nil, class = nil, finder = nil,
+            segs = nil, of = nil, used = nil}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -39,11 +40,11 @@ local function completion_tell(e, channel, record_frames)
         told = nil
     end
     if not told then
-        told = {bytes = 0}
+        told = {record_frames, bytes = #record_frames}
         e.told[channel] = told
+        return
     end
-    told[#told + 1] = record_frames
-    told.bytes = told.bytes + #record_frames
+    told[#told + 1], told.bytes = record_frames, told.bytes + #record_frames
 end
 
 -- Notes that the pending job, or batch entry, has ended with `record_frames`. `out_bytes` lie outside the
@@ -86,14 +87,21 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.timed = e.timed or {}
         e.timed[#e.timed + 1] = name
     end
-    local kind = job.promised and 'a' or Kept.kind(name)
-    local into = e.into[kind .. tenant]
-    if not into then
-        into = {kind = kind, tenant = tenant}
-        e.into[kind .. tenant] = into
+    local kind = job.promised and 'a' or byte(name) == 115 and 's' or 'a'
+    local into = e.last
+    if not into or into.kind ~= kind or into.tenant ~= tenant then
+        local all = e.into
+        for i = 1, #all do
+            if all[i].kind == kind and all[i].tenant == tenant then into = all[i] end
+        end
+        if not into or into == e.last then
+            into = {nil, kind = kind, tenant = tenant}
+            all[#all + 1] = into
+        end
+        e.last = into
     end
     local one = {name = name, frames = record_frames, out = 0, key = job.key,
-                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs}
+                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs, segs = nil}
     into[#into + 1] = one
     if job.key ~= '' then
         call('EXPIRE', K.idem_of .. tenant .. ':' .. job.key, L.ttl[kind]) -- by itself, whatever becomes of the record
@@ -109,10 +117,10 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     end
     Record.events.ended(job, record_frames)
     if channels == '' then return end
-    if channels ~= e.one_channel and find(channels, ',', 1, true) then
+    if channels ~= e.channel and find(channels, ',', 1, true) then
         for channel in gmatch(channels, '[^,]+') do completion_tell(e, channel, record_frames) end
     else
-        e.one_channel = channels
+        e.channel = channels
         completion_tell(e, channels, record_frames)
     end
 end
@@ -180,9 +188,9 @@ local function completion_commit(e)
     if e.timed then call_many('ZREM', K.deadlines, e.timed) end
     if e.holds then Tensor.release(e.holds) end
     if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
-    for _, into in pairs(e.into) do Kept.add(into.kind, into.tenant, into) end
+    for _, into in ipairs(e.into) do Kept.add(into.kind, into.tenant, into) end
     for label, jobs in pairs(e.ends) do State.count(label, jobs) end
-    for field, by in pairs(e.settles or {}) do call('HINCRBY', K.shares, field, whole(by)) end
+    if e.settles then for field, by in pairs(e.settles) do call('HINCRBY', K.shares, field, whole(by)) end end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])

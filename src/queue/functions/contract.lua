@@ -1,5 +1,5 @@
 #!lua name=blasd_7
--- revision 14
+-- revision 15
 -- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
 -- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
 --[[ The queue inside Redis: what its keys are and what each function does.
@@ -40,24 +40,27 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
                        jobs of them are pending
   {q}:state            hash: what each call reads when it starts and writes when it ends.
-                       `jobs` and `bytes` (of their costs) pending, and `results`, of their RESULTs;
-                       `waits1` to `waits3`: jobs that wait, of each class; `shared`: when last those
-                       of several tenants waited; `watched`: until when {q}:events is heard; `clock` and
-                       `offset`: the time of the last tick, by about a second, and how far Redis' clock is
-                       behind it; `alone2`, `alone3`: since when jobs of that class wait without a
-                       worker of it; `refused`: "UNTIL WHY" while no job is to be taken, which
-                       `blasd up` writes while the disk has too little space; `epoch`: counter of
-                       leases; `idle`: lines "WORKER CLASS MAX ROOM THREAD SEQ", the demand of each
-                       turn that was not met; `kept_s`, `kept_a`: bytes of all
-                       records of a kind; `swept`: the last second whose records are not counted any
-                       more; `goes`: the last one of which any are; `gap`, `resume`: after the second `gap` none
-                       goes until after `resume`, as the clock had jumped, 0 without; `gone`: the
-                       second until which records of kind s may have gone before their time; `ended`: when the last record came; `t:WORKER:THREAD`: "SEQ GIVEN DIGITS",
-                       the last turn of that thread, its turns since the queue was empty, and how
-                       the jobs it ended then had ended; `s:FRONT`: "SEQ REFUSED SECOND", the last of that front
-                       end's calls of submit, the last one in which not all was queued, and when it
-                       was; "OP submitted": jobs taken in, "OP STATE" and "OP failed CODE": jobs that
-                       ended so, since the queue was made
+                       `numbers`: doubles, little-endian, one behind the other (state.lua):
+                       jobs and bytes (of their costs) pending, and results, of their RESULTs;
+                       waits1 to waits3: jobs that wait, of each class; clock and offset: the time
+                       of the last tick, by about a second, and how far Redis' clock is behind it;
+                       shared: when last those of several tenants waited; watched: until when
+                       {q}:events is heard; alone2, alone3: since when jobs of that class wait
+                       without a worker of it; kept_s, kept_a: bytes of all records of a kind;
+                       swept: the last second whose records are not counted any more; goes: the last
+                       one of which any are; gap, resume: after the second gap none goes until after
+                       resume, as the clock had jumped, 0 without; gone: the second until which
+                       records of kind s may have gone before their time; ended: when the last record
+                       came; due, due_bytes: bytes of `s anonymous` that {q}:goes:due lacks yet.
+                       `refused`: "UNTIL WHY" while no job is to be taken, which `blasd up` writes
+                       while the disk has too little space; `epoch`: counter of leases; `idle`: lines
+                       "WORKER THREAD SEQ CLASS MAX ROOM", the demand of each turn that was not met;
+                       `t:WORKER:THREAD`: "SEQ GIVEN DIGITS", the last turn of that thread, its turns
+                       since the queue was empty, and how the jobs it ended then had ended;
+                       `s:FRONT`: "SEQ REFUSED SECOND", the last of that front end's calls of submit,
+                       the last one in which not all was queued, and when it was; "OP submitted":
+                       jobs taken in, "OP STATE" and "OP failed CODE": jobs that ended so, since the
+                       queue was made
   {q}:lines            hash "SI TENANT" -> jobs waiting in
                        that line: those above 0 are the ring from which claims take
   {q}:used             hash "jobs TENANT", "bytes TENANT", "results TENANT": the same of each tenant that is metered

@@ -89,7 +89,6 @@ end
 
 -- The same from what has just been submitted and is in no list yet.
 local function claim_fresh(c, si, quota)
-    if not c.fresh[si] then return end
     for _, entry in ipairs(c.fresh) do -- in the order of the list
         if quota <= 0 or c.count >= c.most then break end
         if entry.like.si == si and not entry.given then
@@ -187,29 +186,31 @@ end
 
 end
 
--- For at most so many jobs and entries. `room`: bytes, and how many us of each lane's jobs; as many as there
--- are where it does not say.
-local function claim_new(most, room, share)
-    local us, bytes, texts = {}, match(room, '^(%d+)(.*)$')
-    for one in gmatch(texts, '%d+') do us[#us + 1] = tonumber(one) end
-    for lane = #us + 1, #LANES do us[lane] = math.huge end
-    return {most = most, room = tonumber(bytes), us = us, share = share, count = 0, entries = 0, frames = 0,
-            full = false, names = {},
-            reply = {Record.events.clock(), ''}, fresh = nil}
+-- For what a worker demands, see Idle.demand; at most `share` entries.
+local function claim_new(demand, share)
+    return {most = demand.most, room = demand.bytes, share = share, count = 0, entries = 0, frames = 0, full = false,
+            us = {demand.quick, demand.brief, demand.long}, names = {nil},
+            reply = {Record.events.clock(), '', nil, nil}, fresh = nil, waits = nil, lines = nil, shared = nil, mean = nil}
 end
 
+-- Whether any jobs wait that a worker of that class may have.
+local function has_waiting(class) return S.waits1 + (class == 1 and S.waits2 or S.waits3) > 0 end
+
 -- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or what was submitted and is
--- in no list yet: {name, meta, frame, like, jobs, given = true once a worker has it}, and, by SI, true where
--- there are any. The worker is idle then, so none of what waits is for it.
-local function claim_take(c, class, turn, fresh)
+-- in no list yet: {name, meta, frame, like, jobs, given = true once a worker has it}, and `si` that of all, if one
+-- is. The worker is idle then, so none of what waits is for it.
+local function claim_take(c, class, turn, fresh, si)
     if fresh then
         c.fresh = fresh
+        if si then
+            if SI.class[si] == 1 or SI.class[si] == class + 1 then claim_fresh(c, si, c.most) end
+            return
+        end
         for p = 1, 3 do
             for _, si in ipairs(places_of(class, p)) do claim_fresh(c, si, c.most) end
         end
         return
     end
-    if S.waits1 + S['waits' .. class + 1] <= 0 then return end
     expire_due()
     c.waits, c.lines = {}, waiting()
     for line, jobs in pairs(c.lines) do

@@ -26,11 +26,30 @@ local function weigh(kind, tenant, by)
     if call('HINCRBY', K.kept, field, whole(by)) <= 0 then call('HDEL', K.kept, field) end
 end
 
--- The same of bytes that go in that second; of those that have gone already nothing is to be counted.
+-- Counts bytes that go in that second. Most go in the same second as those before, of kind s and without a tenant:
+-- these are summed up in the state, and written when that second changes, or a tick comes.
+local function write_due()
+    if S.due_bytes ~= 0 then call('HINCRBY', K.goes_of .. whole(S.due), 's ' .. NOBODY, whole(S.due_bytes)) end
+    S.due_bytes = 0
+end
+
+local function count_until(kind, tenant, by, goes)
+    if kind ~= 's' or tenant ~= NOBODY then
+        call('HINCRBY', K.goes_of .. whole(goes), kind .. ' ' .. tenant, whole(by))
+        return
+    end
+    if goes ~= S.due then
+        write_due()
+        S.due = goes
+    end
+    S.due_bytes = S.due_bytes + by
+end
+
+-- Counts bytes of a tenant's records that go in that second; of those that have gone already nothing is to be counted.
 local function weigh_until(kind, tenant, by, goes)
     if goes <= S.swept then return end
     weigh(kind, tenant, by)
-    call('HINCRBY', K.goes_of .. whole(goes), kind .. ' ' .. tenant, whole(by))
+    count_until(kind, tenant, by, goes)
 end
 
 -- Bytes of the tenant's records, of both kinds.
@@ -57,11 +76,12 @@ end
 
 -- A value: "TENANT KIND GOES BYTES OUT KEYBYTES\n", the Idempotency-Key, and record frames. GOES: the second in which
 -- it goes; BYTES that are counted for it; OUT of these in the blob ID.out.
-local function write(name, head, record_frames)
-    local text = concat({head.tenant, head.kind, whole(head.goes), whole(head.bytes), whole(head.out),
-                         whole(#head.key)}, ' ')
-    call('SET', K.record_of .. name, concat({text, '\n', head.key, record_frames}), 'EX',
-         whole(max(head.goes - second(), 0) + 1))
+local last_goes, last_goes_text = nil, nil
+local function write(name, tenant, kind, goes, bytes, out, key, record_frames)
+    if goes ~= last_goes then last_goes, last_goes_text = goes, ' ' .. whole(goes) .. ' ' end
+    call('SET', K.record_of .. name,
+         tenant .. ' ' .. kind .. last_goes_text .. whole(bytes) .. ' ' .. whole(out) .. ' ' .. whole(#key) ..
+             '\n' .. key .. record_frames, 'EX', whole(max(goes - second(), 0) + 1))
 end
 
 local function read(text, tenant)
@@ -115,7 +135,7 @@ end
 -- Adds the records of what has ended: {name, record frames, bytes, out, segments, key} each, of one tenant and
 -- kind. Their order in lists is that of the end, each at a time of its own.
 function Kept.add(kind, tenant, all)
-    local sum, outs, index = 0, 0, {}
+    local sum, outs, index = 0, 0, {nil, nil}
     for _, one in ipairs(all) do sum = sum + one.bytes end
     local this = second()
     local goes = this + life(kind, tenant, sum) + 1
@@ -124,12 +144,11 @@ function Kept.add(kind, tenant, all)
     if S.gap == 0 and S.swept < S.goes and S.goes < this - SECONDS then S.gap, S.resume = S.goes, this - 1 end
     S.goes = max(S.goes, goes)
     for i, one in ipairs(all) do
-        one.tenant, one.kind, one.goes = tenant, kind, goes
-        write(one.name, one, one.frames)
-        for seg, jobs in pairs(one.segs or {}) do refer_until(seg, jobs, goes) end
+        write(one.name, tenant, kind, goes, one.bytes, one.out, one.key, one.frames)
+        if one.segs then for seg, jobs in pairs(one.segs) do refer_until(seg, jobs, goes) end end
         if one.out > 0 then outs = outs + 1 end
         S.ended = max(now, S.ended + 1)
-        index[2 * i - 1], index[2 * i] = whole(S.ended), one.name
+        index[2 * i - 1], index[2 * i] = S.ended == now and now_text or whole(S.ended), one.name
     end
     weigh_until(kind, tenant, sum, goes)
     if outs > 0 then call('HINCRBY', K.goes_of .. whole(goes), 'out', whole(outs)) end
@@ -152,7 +171,8 @@ function Kept.forget(id, head)
         end
     else
         head.bytes = head.bytes - bytes
-        write(head.name, head, sub(head.frames, 1, head.from - 1) .. sub(head.frames, head.to + 1))
+        write(head.name, head.tenant, head.kind, head.goes, head.bytes, head.out, head.key,
+              sub(head.frames, 1, head.from - 1) .. sub(head.frames, head.to + 1))
     end
     if head.out > 0 and call('HEXISTS', K.left, id .. '.out') == 1 then -- a pending job refers to it
         call('HSET', K.left, id .. '.out', concat({whole(head.out), head.tenant, head.kind, '0'}, ' '))
@@ -166,12 +186,12 @@ function Kept.hold_out(blob, tenant)
     local head = read(call('GET', K.record_of .. sub(blob, 1, ID)), tenant)
     if not head then return end
     call('HSET', K.left, blob, concat({whole(head.out), tenant, head.kind, whole(head.goes)}, ' '))
-    call('HINCRBY', K.goes_of .. whole(head.goes), head.kind .. ' ' .. tenant, whole(-head.out))
+    count_until(head.kind, tenant, -head.out, head.goes)
 end
 
 function Kept.let_out_go(bytes, tenant, kind, goes)
     if goes > S.swept then
-        call('HINCRBY', K.goes_of .. whole(goes), kind .. ' ' .. tenant, whole(bytes))
+        count_until(kind, tenant, bytes, goes)
     else
         weigh(kind, tenant, -bytes)
     end
@@ -192,6 +212,7 @@ end
 -- Stops counting what has gone, some seconds at a time; how many blobs may be free.
 function Kept.tick()
     local this, free = second(), 0
+    write_due()
     for goes = S.swept + 1, min(this, S.gap > 0 and S.gap or S.goes, S.swept + SECONDS) do
         local key = K.goes_of .. whole(goes)
         local all = call('HGETALL', key)

@@ -66,6 +66,7 @@ local function alike(si, cost_text, note)
     end
     last_like = {asked = asked, si = si, cost_text = cost_text, note = note, cost = good and count_of(cost),
                  result = count_of(result) or 0, packed = count_of(packed), seg = seg, channels = channels, op = op,
+                 counted = op and op .. ' submitted',
                  labels = labels, tenant = tenant, line = good and si .. ' ' .. tenant, time = tonumber(time), metered = weight,
                  jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
                  stored_most = tonumber(stored)}

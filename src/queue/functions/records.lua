@@ -34,8 +34,12 @@ function Record.state(text, at)
     return ENDED[byte(text, at + STATE_AT)]
 end
 
+local last_op, last_bytes -- as a rule that of the next record, too
 function Record.op(text, at)
-    return is_record(text, at) and match(sub(text, at + OP_AT, at + HEAD - 1), '^%Z*') or nil
+    if not is_record(text, at) then return nil end
+    local bytes = sub(text, at + OP_AT, at + HEAD - 1)
+    if bytes ~= last_bytes then last_op, last_bytes = match(bytes, '^%Z*'), bytes end
+    return last_op
 end
 
 -- The labels of the job, '' where it has none.

@@ -3,30 +3,31 @@
 
 -- Gives to idle workers what they asked for, now that so many entries of each class have come:
 -- their turns' replies, each in the list at which its worker waits. A few at a time, for what
--- passes a list is written, and logged, once more. `fresh` as in claim_take.
+-- passes a list is written, and logged, once more. `fresh` and `si` as in claim_take.
 local HANDED = 8
-local function serve(count, fresh)
-    local left, workers = count[1] + count[2] + count[3], 0
-    if S.idle == '' or left <= 0 then return end
-    local idle = S.idle
-    for _ in gmatch(idle, '\n') do workers = workers + 1 end
-    for name, demand in gmatch(idle, '(%S+) ([^\n]*)\n') do
-        if left <= 0 then return end
-        local class, most, room, label = match(demand, '^([12]) (%d+) (%d[%d ]*) (%d %d+)$')
+local function serve(count, fresh, si)
+    local left, workers, idle, at = count[1] + count[2] + count[3], 0, S.idle, 1
+    if idle == '' or left <= 0 then return end
+    local line_end = find(idle, '\n', 1, true)
+    while line_end do workers, line_end = workers + 1, find(idle, '\n', line_end + 1, true) end
+    while at and left > 0 do
+        local name, thread, seq, from = match(idle, '^(%S+) (%d) (%d+) ()', at)
+        local to = find(idle, '\n', at, true)
+        local demand = from and to and Idle.demand(sub(idle, from, to - 1))
+        local class = demand and demand.class
         if not class then
-            Idle.drop(name)
-        elseif count[1] + count[class + 1] > 0 then
-            local share = floor((left - 1) / workers) + 1
-            local c = claim_new(tonumber(most), room, min(share, HANDED))
-            claim_take(c, tonumber(class), 0, fresh)
+            S.idle, at = '', nil -- what nothing here has written; workers tell it again
+        elseif count[1] + count[class + 1] > 0 and (fresh or has_waiting(class)) then
+            local c = claim_new(demand, min(floor((left - 1) / workers) + 1, HANDED))
+            claim_take(c, class, 0, fresh, si)
             if c.count > 0 then
                 Idle.drop(name)
-                claim_note(name, c.names, label, {'$', match(label, '%d+$')})
+                claim_note(name, c.names, thread .. ' ' .. seq, {'$', seq, nil, nil})
                 call_many('RPUSH', K.wake_of .. name, c.reply)
                 left = left - c.entries
             end
         end
-        workers = workers - 1
+        at, workers = at and to < #idle and to + 1, workers - 1
     end
 end
 

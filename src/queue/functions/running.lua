@@ -1,9 +1,14 @@
 -- Which workers live, what they hold, and which jobs run. Read next: batch_entries.lua.
 
 -- Whether the worker has its lease, of that epoch where one is given: "EPOCH TILL" among what it holds.
+local last_lease, last_epoch, last_till = '', nil, 0
 local function is_alive(worker, epoch, lease)
-    local its, till = match(lease or call('HGET', K.claims_of .. worker, '!') or '', '^(%d+) (%d+)$')
-    return its ~= nil and tonumber(till) > now and (not epoch or its == epoch)
+    lease = lease or call('HGET', K.claims_of .. worker, '!') or ''
+    if lease ~= last_lease then
+        last_lease, last_epoch, last_till = lease, match(lease, '^(%d+) (%d+)$')
+        last_till = tonumber(last_till or 0)
+    end
+    return last_epoch ~= nil and last_till > now and (not epoch or last_epoch == epoch)
 end
 
 -- Which jobs run: what the live workers have noted as begun

@@ -21,7 +21,7 @@ local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, ma
 
 -- What the running call works with; set by start.
 local K               -- names of the keys
-local S               -- the fields of {q}:state, see State
+local S = {}          -- the fields of {q}:state, see State
 local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
 
@@ -136,67 +136,73 @@ local function count_of(text, most)
     return n and n <= (most or 9007199254740992) and n or nil
 end
 
--- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
--- and again, and printing one costs as much as a command, also where redis.call or `..` does it.
-local texts, text_count = {}, 0
+-- An integer as Redis takes it: -0 is none. To print one costs as much as a command does, so small ones are kept.
+local SMALL = {}
 local function whole(number)
-    local text = texts[number]
+    local text = SMALL[number]
     if text then return text end
-    if text_count >= 256 then texts, text_count = {}, 0 end
-    text = format('%.0f', number + 0)
-    texts[number], text_count = text, text_count + 1
+    text = format('%d', number)
+    if number >= 0 and number < 1024 then SMALL[number] = text end
     return text
 end
 
--- {q}:state: a call reads it when it starts, works with S, and writes what has changed when it ends.
+-- {q}:state: a call reads it when it starts, works with S, and writes what has changed when it ends. The numbers that
+-- most calls need are one field, for to read a field costs more than to unpack a number. S and the tables in here are
+-- the same from call to call: what a call makes anew costs it twice, as Lua's collector then has to go over it.
 local State = {}
 do
 
-local NUMBERS = {'jobs', 'bytes', 'results', 'waits1', 'waits2', 'waits3', 'clock', 'offset', 'shared', 'watched',
-                 'alone2', 'alone3', 'kept_s', 'kept_a', 'swept', 'goes', 'gap', 'resume', 'gone', 'ended'}
-local names, read, others = {}, nil, 0 -- of this call; how many names are not of every call
+local NUMBERS, NONE = '<dddddddddddddddddddddd', nil
+local names, values, count = {'numbers', 'idle', 'refused'}, {}, 3 -- of this call; the values of the others as they are
+local had       -- the values as they were read
+local words = {}
+local pack, unpacked
 
--- `more`: names of further fields that the call will count in.
+-- `more`, where given, are names of further fields that the call will look at, or change.
 function State.read(more)
-    if #names == 0 then
-        for i, name in ipairs(NUMBERS) do names[i] = name end
-        names[#names + 1], names[#names + 2] = 'idle', 'refused'
+    if not pack then
+        pack, unpacked = struct.pack, struct.unpack
+        NONE = string.rep('\0', 8 * (#NUMBERS - 1))
     end
-    for i = 1, others do names[#NUMBERS + 2 + i] = nil end
-    others = more and #more or 0
-    for i = 1, others do names[#NUMBERS + 2 + i] = more[i] end
-    local values = call('HMGET', K.state, unpack(names))
-    S, read = {}, {}
-    for i, name in ipairs(names) do
-        local value = values[i]
-        if i <= #NUMBERS then
-            value = tonumber(value or 0)
-        elseif i <= #NUMBERS + 2 then
-            value = value or ''
-        end
-        S[name], read[name] = value, value
-    end
+    count = more and 3 + #more or 3
+    for i = 4, count do names[i] = more[i - 3] end
+    had = call('HMGET', K.state, unpack(names, 1, count))
+    had[1], had[2] = had[1] or NONE, had[2] or ''
+    for i = 4, count do values[i] = had[i] end
+    local s = S
+    s.idle, s.refused = had[2], had[3] or ''
+    s.jobs, s.bytes, s.results, s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared, s.watched, s.alone2, s.alone3,
+    s.kept_s, s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone, s.ended, s.due, s.due_bytes = unpacked(NUMBERS, had[1])
 end
 
 function State.write()
-    local words = {}
-    for _, name in ipairs(names) do
-        local value = S[name]
-        if value ~= read[name] then
-            words[#words + 1] = name
-            words[#words + 1] = type(value) == 'number' and whole(value) or value
-        end
+    if not had then return end
+    local s, n = S, 0
+    local is = pack(NUMBERS, s.jobs, s.bytes, s.results, s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared,
+                    s.watched, s.alone2, s.alone3, s.kept_s, s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone, s.ended,
+                    s.due, s.due_bytes)
+    if is ~= had[1] then words[1], words[2], n = 'numbers', is, 2 end
+    if s.idle ~= had[2] then words[n + 1], words[n + 2], n = 'idle', s.idle, n + 2 end
+    for i = 4, count do
+        if values[i] ~= had[i] then words[n + 1], words[n + 2], n = names[i], values[i], n + 2 end
     end
-    if #words > 0 then call('HSET', K.state, unpack(words)) end
+    had = nil
+    if n > 0 then call('HSET', K.state, unpack(words, 1, n)) end
 end
+
+-- The n-th of the further fields: its value, or false; and a new one, as a text.
+function State.more(n) return values[3 + n] end
+function State.change(n, value) values[3 + n] = value end
 
 -- Counts in a field, which need not be one that this call has read.
 function State.count(name, by)
-    if read[name] == nil then
-        call('HINCRBY', K.state, name, whole(by))
-    else
-        S[name] = (S[name] or 0) + by
+    for i = 4, count do
+        if names[i] == name then
+            values[i] = whole((values[i] or 0) + by)
+            return
+        end
     end
+    call('HINCRBY', K.state, name, whole(by))
 end
 
 end
@@ -206,7 +212,6 @@ local devices -- of the workers, as this call has read them
 -- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there. `more`: which
 -- further fields of the state the call needs, as a function of its arguments.
 local function start(keys, args, more)
-    S = nil
     prepare(keys, args)
     devices = nil
     local t = call('TIME')
@@ -219,7 +224,7 @@ end
 local function with_state(f)
     return function(keys, args)
         local ok, reply = pcall(f, keys, args)
-        if S then State.write() end
+        State.write()
         if ok then return reply end
         return redis.error_reply((string.find(reply, '^%u+ ') and '' or 'ERR ') .. reply) -- here an error is a text
     end
@@ -254,9 +259,10 @@ local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 -- How many jobs are pending or wait, and their bytes
 
 -- Changes how many jobs wait in a line, and in those of its class.
+local WAITS = {'waits1', 'waits2', 'waits3'}
 local function tally(line, by)
     if by == 0 then return end
-    local field = 'waits' .. SI.class[sub(line, 1, 1)]
+    local field = WAITS[SI.class[sub(line, 1, 1)]]
     S[field] = S[field] + by
     call('HINCRBY', K.lines, line, whole(by))
 end
@@ -268,15 +274,33 @@ local function waiting()
     return lines
 end
 
--- The demand of idle workers, lines "NAME DEMAND" in S.idle: who has been idle for longest comes first.
+-- The demand of idle workers, lines "NAME THREAD SEQ CLASS MAX ROOM" in S.idle: who has been idle for longest comes first.
 local Idle = {}
+
+-- What "CLASS MAX ROOM" says, or nil; as a rule it is what the worker's last turn said. ROOM: bytes, and how many us
+-- of each lane's jobs; as many as there are where it does not say.
+local demands, demand_count = {}, 0
+function Idle.demand(text)
+    local demand = demands[text]
+    if demand then return demand end
+    local class, most, room = match(text, '^([0-2]) (%d+) (%d[%d ]*)$')
+    if not class or class == '0' and most ~= '0' or not count_of(most) or #room > 80 then return nil end
+    local bytes, quick, brief, long = match(room, '^(%d+) ?(%d*) ?(%d*) ?(%d*)')
+    demand = {class = tonumber(class), most = tonumber(most), bytes = tonumber(bytes),
+              quick = tonumber(quick) or math.huge, brief = tonumber(brief) or math.huge,
+              long = tonumber(long) or math.huge}
+    if demand_count >= 64 then demands, demand_count = {}, 0 end
+    demands[text], demand_count = demand, demand_count + 1
+    return demand
+end
+
 function Idle.drop(worker)
+    if S.idle == '' then return end
     local from = find('\n' .. S.idle, '\n' .. worker .. ' ', 1, true)
     if from then S.idle = sub(S.idle, 1, from - 1) .. sub(S.idle, find(S.idle, '\n', from, true) + 1) end
 end
 
 function Idle.add(worker, demand)
-    if find('\n' .. S.idle, '\n' .. worker .. ' ' .. demand .. '\n', 1, true) then return end
     Idle.drop(worker)
     S.idle = S.idle .. worker .. ' ' .. demand .. '\n'
 end

@@ -35,25 +35,26 @@ local function repeated(key, fingerprint, channel, tenant)
 end
 
 -- What a call of submit has taken: entries as claim_take has them, of which `written` are written;
--- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new; `kept` are the bytes of
--- results that are kept for their time, and those that pending jobs will have.
+-- `jobs` and their bytes, `sum`, are pending with them; `counted` of the `like` are new; `si` is that of all
+-- entries, if one is; `kept` are the bytes of results that are kept for their time, and those that pending jobs
+-- will have.
 local function intake_counts(t)
     t.jobs, t.sum, t.results = max(S.jobs, 0), max(S.bytes, 0), max(S.results, 0)
     t.kept = S.kept_a + t.results
 end
 
 local function intake_new()
-    local t = {entries = {}, written = 0, taken = 0, count = {0, 0, 0}, ops = {}, like = false, meta = false,
-               looked = false}
+    local t = {entries = {nil}, written = 0, count = {0, 0, 0}, like = false, meta = false, looked = false,
+               counted = 0, jobs = 0, sum = 0, results = 0, kept = 0, si = nil, segs = nil, used = nil}
     intake_counts(t)
     return t
 end
 
 local function intake_add(t, name, meta, frame, jobs)
     local like, entries = t.like, t.entries
-    local class, seg = SI.class[like.si], like.seg
-    entries[#entries + 1] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs}
-    entries[like.si] = true
+    local class, seg, n = SI.class[like.si], like.seg, #entries + 1
+    entries[n] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs, given = false}
+    if n == 1 then t.si = like.si elseif t.si ~= like.si then t.si = nil end
     t.count[class] = t.count[class] + 1
     if seg ~= '' then
         local segs = t.segs or {}
@@ -63,43 +64,49 @@ local function intake_add(t, name, meta, frame, jobs)
 end
 
 local function intake_write(t)
-    local entries, metas, frames, of = t.entries, {}, {}, {}
+    local entries = t.entries
     if #entries == t.written then return end
+    local metas, frames, of = {nil, nil}, {nil, nil}, nil
     for i = t.written + 1, #entries do
         local e, n = entries[i], #metas
         metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
         local tenant = e.like.tenant
         if tenant ~= NOBODY then
+            of = of or {}
             local names = of[tenant] or {}
             of[tenant], names[#names + 1] = names, e.name
         end
     end
     call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
-    for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
+    if of then for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end end
     S.jobs, S.bytes, S.results = t.jobs, t.sum, t.results
-    for tenant, used in pairs(t.used or {}) do
-        meter(tenant, used.new_jobs, used.new_bytes, used.new_results)
-        used.new_jobs, used.new_bytes, used.new_results = 0, 0, 0
+    if t.used then
+        for tenant, used in pairs(t.used) do
+            meter(tenant, used.new_jobs, used.new_bytes, used.new_results)
+            used.new_jobs, used.new_bytes, used.new_results = 0, 0, 0
+        end
     end
     t.written = #entries
 end
 
 -- Whether there were any to line up.
 local function line_up(t)
-    local lists = {}
+    local lists
     for _, e in ipairs(t.entries) do
         if not e.given then
+            lists = lists or {}
             local line = e.like.line
-            local list = lists[line] or {jobs = 0}
+            local list = lists[line] or {nil, jobs = 0}
             lists[line], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
         end
     end
+    if not lists then return false end
     for line, list in pairs(lists) do
         call_many('RPUSH', line_key(line), list)
         tally(line, list.jobs)
     end
-    return next(lists) ~= nil
+    return true
 end
 
 -- Gives the jobs to idle workers, for whom what waits is nothing, and lines the others up: batch entries larger
@@ -107,7 +114,7 @@ end
 local function intake_give(t)
     intake_write(t)
     if #t.entries == 0 then return end
-    serve(t.count, t.entries)
+    serve(t.count, t.entries, t.si)
     if line_up(t) then serve(t.count) end
 end
 
@@ -198,15 +205,17 @@ local function submit_fits(t, name, n)
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return 1 end
     local over = submit_meter(t, name, n)
     if over > 0 then return over end
-    t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
-    t.results, t.kept = t.results + n * t.like.result, t.kept + n * t.like.result
-    t.ops[t.like.op] = (t.ops[t.like.op] or 0) + n
+    local results = n * t.like.result
+    t.jobs, t.sum, t.counted = jobs, bytes, t.counted + n
+    t.results, t.kept = t.results + results, t.kept + results
     return 0
 end
 
-local function submit_like(t, si, cost, note)
-    local like = alike(si, cost, note)
-    if t.like ~= like then t.like, t.meta = like, false end
+-- Jobs that follow are like that.
+local function submit_like(t, like)
+    if t.like == like then return end
+    if t.counted > 0 then State.count(t.like.counted, t.counted) end
+    t.like, t.meta, t.counted = like, false, 0
 end
 
 local function submit_one(t, id, frame, options)
@@ -228,6 +237,7 @@ local function submit_one(t, id, frame, options)
         if options == '' then t.meta = meta end
     end
     intake_add(t, id, meta, frame, 1)
+    if options == '' then return 0 end
     if find(options, 'B=1', 1, true) then call('DEL', K.hold_of .. id .. '.in') end -- the job has it now
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if holds then Tensor.hold(holds, t.like.tenant) end
@@ -270,12 +280,10 @@ local REPLY_S = '60'
 -- The fields of the state that the call needs: of its front end, "SEQ REFUSED SECOND", its last call, the last
 -- one in which not all was queued, and when that was; and how many jobs of each operation were submitted.
 local function submit_fields(args)
-    local fields, seen = {'s:' .. args[2]}, {}
-    for i = 9, #args, 6 do
-        local op = match(args[i], '^[^\t]*\t[^\t]*\t([^\t ]+)')
-        if op and not seen[op] then
-            seen[op], fields[#fields + 1] = true, op .. ' submitted'
-        end
+    local fields, last = {'s:' .. args[2], nil}, nil
+    for i = 9, min(#args, 60), 6 do
+        local counted = alike(args[i - 3], args[i - 2], args[i]).counted
+        if counted and counted ~= last then last, fields[#fields + 1] = counted, counted end
     end
     return fields
 end
@@ -296,27 +304,27 @@ end
 
 submit = function(keys, args)
     start(keys, args, submit_fields)
-    local front, seq = 's:' .. args[2], args[3]
+    local seq = args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
-    local last, refused = match(S[front] or '', '^(%d+) (%d+)')
+    local last, refused = match(State.more(1) or '', '^(%d+) (%d+)')
     local again = #args > 3 and tonumber(last or 0) >= tonumber(seq)
     local why = refused_now()
     if why and not again then return redis.error_reply('DISK ' .. why) end -- of what was taken it is too late
-    local t, reply, all_queued = intake_new(), {now, 0, 0}, true
+    local t, reply, all_queued = intake_new(), {now, 0, 0, nil}, true
     local kept = again and call('GET', K.sent_of .. args[2] .. ':' .. seq)
     if kept then return cmsgpack.unpack(kept) end
     local unsure = again and tonumber(refused) >= tonumber(seq)
     for i = 4, #args, 6 do
         local r = 0
         if unsure or not again then
-            submit_like(t, args[i + 2], args[i + 3], args[i + 5])
+            submit_like(t, alike(args[i + 2], args[i + 3], args[i + 5]))
             r = unsure and submit_again(t, args[i], args[i + 1]) or
                 submit_any(t, args[i], args[i + 1], args[i + 4])
         end
         reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
     if t.segs then for seg, jobs in pairs(t.segs) do refer(seg, jobs) end end
-    for op, jobs in pairs(t.ops) do State.count(op .. ' submitted', jobs) end
+    submit_like(t, false)
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
     if #args > 3 and not again then
@@ -324,7 +332,7 @@ submit = function(keys, args)
             call('SET', K.sent_of .. args[2] .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
             refused = seq
         end
-        S[front] = seq .. ' ' .. (refused or '0') .. ' ' .. whole(floor(now / 1000000))
+        State.change(1, seq .. ' ' .. (refused or '0') .. ' ' .. whole(now / 1000000))
     end
     return reply
 end

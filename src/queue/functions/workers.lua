@@ -52,7 +52,7 @@ local SEGMENT = 16 -- characters of a segment's name
 -- What N OUTPUTS say: how many records, bytes, where these lie, as completion_add takes it, and which
 -- outputs became tensors; nil where they are malformed.
 local function outputs_of(text)
-    if text == '1 0' then return 1, 0, '', '' end
+    if text == '1 0' then return 1, 0, '' end
     local n, bytes, segs, kept = match(text, '^(%d+) (%d+) ?([%x ]*)(.*)$')
     n, bytes = count_of(n), count_of(bytes, Record.BYTES_MOST)
     if not n or not bytes or not find(kept, '^\t') and kept ~= '' then return nil end
@@ -62,16 +62,16 @@ local function outputs_of(text)
     for id, its_bytes in gmatch(kept, '\t(%w*) ?(%w*)') do
         if #id ~= ID or byte(id) ~= 116 or not count_of(its_bytes, Record.BYTES_MOST) then return nil end
     end
-    return n, bytes, segs, kept
+    return n, bytes, segs, kept ~= '' and kept or nil
 end
 
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
-local function turn_wrong(args)
+local LEADS = {['0'] = {false, false}, ['1'] = {true, false}, ['2'] = {false, true}, ['3'] = {true, true}}
+local function turn_wrong(args, demand)
     if #args % 3 ~= 0 then return 'three arguments for each completion' end
-    if not find(args[4], '^%d$') or not count_of(args[5]) or not count_of(args[7]) or
-       not find(args[9], '^[0-3]$') or not find(args[8], '^%d[%d ]*$') or #args[8] > 80 or not find(args[6], args[7] == '0' and '^[012]$' or '^[12]$') then
-        return 'numbers for THREAD SEQ CLASS MAX MAX_BYTES'
+    if #args[4] ~= 1 or not find(args[4], '%d') or not count_of(args[5]) or not demand or not LEADS[args[9]] then
+        return 'numbers for THREAD SEQ CLASS MAX ROOM LEADS'
     end
     for i = 12, #args, 3 do
         if not outputs_of(args[i]) then return 'OUTPUTS as they are told' end
@@ -81,36 +81,32 @@ end
 local end_all, yields_to
 do
 
--- A finder: yields(name) says whether that worker may end the job, or the batch entry. What it does not
--- hold it may where nobody else does: a master that was a replica may lack its claim, and then its name
--- stays in a line, as that of any job that ends there. But such a master may have given the job to another,
--- whose it is then, with the result's name.
-yields_to = function(worker)
-    local entries = {}
-    return function(name)
-        local entry = sub(name, 1, BATCH_ENTRY)
-        if entries[entry] == nil then
-            entries[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1
-        end
-        if entries[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
-        for _, other in ipairs(call('HKEYS', K.workers)) do
-            local its = call('HMGET', K.claims_of .. other, name, entry)
-            if its[1] or its[2] then return false end
-        end
-        return true
+-- Whether that worker may end the job, or the batch entry. What it does not hold it may where nobody else
+-- does: a master that was a replica may lack its claim, and then its name stays in a line, as that of any job
+-- that ends there. But such a master may have given the job to another, whose it is then, with the result's
+-- name. `seen`: what is known of batch entries, by their names.
+yields_to = function(worker, name, seen)
+    local entry = sub(name, 1, BATCH_ENTRY)
+    if seen[entry] == nil then seen[entry] = call('HEXISTS', K.claims_of .. worker, entry) == 1 end
+    if seen[entry] or call('HEXISTS', K.claims_of .. worker, name) == 1 then return true end
+    for _, other in ipairs(call('HKEYS', K.workers)) do
+        local its = call('HMGET', K.claims_of .. other, name, entry)
+        if its[1] or its[2] then return false end
     end
+    return true
 end
 
 -- Ends a job, or a batch entry, as its worker says; the digit for each of its jobs.
-local function end_one(e, name, meta, record_frames, bytes, segs, finder, kept)
+local function end_one(e, name, meta, record_frames, bytes, segs, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
-        completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
+        e.finder = e.finder or running_finder(1)
+        completion_add_summary(e, name, job, 'expired', 'deadline_exceeded', e.finder)
         return '0'
     end
     completion_add(e, name, job, record_frames, bytes, segs)
     if e.settles then settle_share(e, e.class, job, record_frames) end
-    if kept and kept ~= '' then
+    if kept then
         e.kept = e.kept or {}
         e.kept[#e.kept + 1] = {job.tenant, kept}
     end
@@ -131,13 +127,13 @@ end
 -- The same for records of a batch entry that does not end as a whole: those of its jobs end that have
 -- not yet. Their records may go at different times, so each tells which segment it refers to; where
 -- one does not, references are counted for all, with the first, and too many go with it.
--- `yields`: see yields_to; nil: the worker has all. `ended`: names of jobs, appended to.
-local function end_each(e, record_frames, bytes, segs, finder, ended, yields, seen)
-    local digits, ids = {}, {}
+-- `worker`: see yields_to; nil: it has all. `ended`: names of jobs, appended to.
+local function end_each(e, record_frames, bytes, segs, ended, worker, seen)
+    local digits, ids, held = {}, {}, {}
     each_record_frame(record_frames, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
     for i, one in ipairs(ids) do
         local id = one[1]
-        local meta = (not yields or yields(id)) and meta_once(seen, id)
+        local meta = (not worker or yields_to(worker, id, held)) and meta_once(seen, id)
         digits[i] = '0'
         ended[#ended + 1] = id
         if meta then
@@ -149,7 +145,7 @@ local function end_each(e, record_frames, bytes, segs, finder, ended, yields, se
                 bytes, segs = 0, ''
             end
             digits[i] = end_one(e, id, meta, sub(record_frames, one[2] - RECORD_FRAME_HEAD, one[3]), its_bytes,
-                                its_segs, finder)
+                                its_segs)
         end
     end
     return concat(digits)
@@ -177,26 +173,25 @@ end
 -- could not read; a digit for each job that it says has ended. `held`: three others, then of each whether the worker holds it;
 -- `reports`: whether it has told of the progress of any.
 end_all = function(worker, args, from, held, reports)
-    local names, digits, ended, back = {}, {}, {}, {}
-    for i = from, #args, 3 do names[#names + 1] = args[i] end
-    if #names == 0 then return '' end
-    local e, seen, finder = completion_new(), {}, running_finder(1)
-    e.class = e.settles and sub(call('HGET', K.workers, worker) or '1', 1, 1)
-    local yields = yields_to(worker)
+    if #args < from then return '' end
+    local names, digits, ended, back = {args[from]}, {nil}, {nil}, {}
+    for i = from + 3, #args, 3 do names[#names + 1] = args[i] end
+    local e, seen, yields = completion_new(), {x = nil}, {}
+    if e.settles then e.class = sub(call('HGET', K.workers, worker) or '1', 1, 1) end
     for i, meta in ipairs(get_many(K.pending, names)) do
         local one, record_frames, its = names[i], args[from + 3 * i - 2], held[i + 3]
         local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if record_frames == '' then
             if its and not back[one] then back[#back + 1], back[one] = one, true end
         elseif not is_batch_entry(one) then
-            meta = not seen[one] and (its or yields(one)) and (meta or meta_once(seen, one))
+            meta = not seen[one] and (its or yields_to(worker, one, yields)) and (meta or meta_once(seen, one))
             seen[one], ended[#ended + 1] = true, one
-            digits[i] = meta and end_one(e, one, meta, record_frames, bytes, segs, finder, kept) or '0'
-        elseif meta and not seen[one] and n == parse(meta).jobs and (its or yields(one)) then
+            digits[i] = meta and end_one(e, one, meta, record_frames, bytes, segs, kept) or '0'
+        elseif meta and not seen[one] and n == parse(meta).jobs and (its or yields_to(worker, one, yields)) then
             seen[one], ended[#ended + 1] = WHOLE, one
-            digits[i] = end_one(e, one, meta, record_frames, bytes, segs, finder)
+            digits[i] = end_one(e, one, meta, record_frames, bytes, segs)
         else
-            digits[i] = end_each(e, record_frames, bytes, segs, finder, ended, not its and yields, seen)
+            digits[i] = end_each(e, record_frames, bytes, segs, ended, not its and worker, seen)
         end
         digits[i] = digits[i] or ''
     end
@@ -265,12 +260,10 @@ end
 -- The fields of the state that a turn needs: where its thread stands, and those in which it counts what ends, as a
 -- rule: how many have succeeded, by operation.
 local function turn_fields(args)
-    local fields, seen = {'t:' .. (args[2] or '') .. ':' .. (args[4] or '')}, {}
+    local fields, last = {'t:' .. (args[2] or '') .. ':' .. (args[4] or ''), nil}, nil
     for i = 11, min(#args, 40), 3 do
         local op = Record.op(args[i], RECORD_FRAME_HEAD + 1)
-        if op and not seen[op] then
-            seen[op], fields[#fields + 1] = true, op .. ' succeeded'
-        end
+        if op and op ~= last then last, fields[#fields + 1] = op, op .. ' succeeded' end
     end
     return fields
 end
@@ -278,43 +271,51 @@ end
 local function turn(keys, args)
     start(keys, args, turn_fields)
     local name, thread, seq = args[2], args[4], args[5]
-    local class, most = tonumber(args[6]), tonumber(args[7])
-    local stands = 't:' .. (name or '') .. ':' .. (thread or '')
-    local fields = {'!', '%', '$'}
-    for i = 10, #args, 3 do fields[#fields + 1] = args[i] end
+    local wants = args[6] .. ' ' .. args[7] .. ' ' .. args[8]
+    local demand = Idle.demand(wants)
+    local fields, n = {'!', '%', '$', args[10]}, 4
+    for i = 13, #args, 3 do n, fields[n + 1] = n + 1, args[i] end
     local held = get_many(K.claims_of .. name, fields)
     local lost = lapsed(name, args[3], held[1] or '')
     if lost then return lost end
-    local wrong = turn_wrong(args)
+    local wrong = turn_wrong(args, demand)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
-    local last, given, digits = match(S[stands] or '', '^(%d+) (%d+) (.*)$')
+    local last, given, digits = match(State.more(1) or '', '^(%d+) (%d+) (.*)$')
     local reports, handed = held[2], last and held[3] == last
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
-    local c, label = claim_new(most, args[8], math.huge), thread .. ' ' .. seq
+    local c, label = nil, thread .. ' ' .. seq
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         Idle.drop(name)
-        if handed and (newer == 0 or args[9] < '2') then call('DEL', K.wake_of .. name) end
+        if handed and (newer == 0 or not LEADS[args[9]][2]) then call('DEL', K.wake_of .. name) end
     end
     if newer > 0 then
         digits = end_all(name, args, 10, held, reports)
     else -- its reply was lost, or has not come: made anew
+        c = claim_new(demand, math.huge)
         c.most = math.huge
         for _, entry in ipairs(look_up(c, taken_back(name, label))) do
             claim_add(c, unpack(entry, 1, 3))
         end
-        c.most = most
     end
-    given = tonumber(given or 0)
-    if most > 0 and c.count == 0 then
-        claim_take(c, class, given)
-        given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
-        if c.count == 0 then Idle.add(name, args[6] .. ' ' .. args[7] .. ' ' .. args[8] .. ' ' .. label) end
+    given = given or '0'
+    if demand.most > 0 and not (c and c.count > 0) then
+        if has_waiting(demand.class) then
+            c = claim_new(demand, math.huge)
+            claim_take(c, demand.class, tonumber(given))
+        end
+        if c and c.count > 0 then
+            given = whole(given + 1)
+        else
+            given = '0' -- an empty queue starves nobody
+            Idle.add(name, label .. ' ' .. wants)
+        end
     end
+    State.change(1, seq .. ' ' .. given .. ' ' .. digits)
+    if not c or c.count == 0 then return {Record.events.clock(), digits} end
     claim_note(name, c.names, label, {})
-    S[stands] = seq .. ' ' .. whole(given) .. ' ' .. digits
     c.reply[2] = digits
-    if args[9] % 2 == 1 and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
+    if LEADS[args[9]][1] then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
 
@@ -342,14 +343,14 @@ local function progress(keys, args)
         return redis.error_reply('ERR progress: no number from 0 to 1')
     end
     left = left ~= '' and ' ' .. whole(now + left) or ''
-    local digits, fields, yields = {}, {}, yields_to(args[2])
+    local digits, fields, yields = {}, {}, {}
     local key = K.claims_of .. args[2]
     for i = 5, #args do fields[i - 4] = '%' .. args[i] end
     local before = get_many(key, fields)
     fields = {}
     for i, meta in ipairs(get_many(K.pending, args, 5)) do
         local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, BATCH_ENTRY))
-        local its = whole_meta and yields(args[4 + i])
+        local its = whole_meta and yields_to(args[2], args[4 + i], yields)
         digits[i] = its and '1' or '0'
         if meta and its then -- the progress of a job that begins again here does not fall
             local was = match(before[i] or '', '^%S+')

@@ -258,7 +258,7 @@ static inline void hear(struct bed *bed, redisContext *listener, const char *cha
 /* Whether all that the queue counts is what is there, and each pending job is named in one place:
  * a list, or what a worker holds. */
 static inline void audit(struct bed *bed) {
-    static const char script[] =
+    static const char script[] = STATE_NUMBERS
         "local q, jobs, bytes, at, call = KEYS[1], 0, 0, {}, redis.call\n"
         "local pending, metas = call('HGETALL', q .. ':pending'), {}\n"
         "for i = 1, #pending, 2 do metas[pending[i]] = pending[i + 1] end\n"
@@ -299,8 +299,8 @@ static inline void audit(struct bed *bed) {
         "  return sum\n"
         "end\n"
         "local function count(field)\n"
-        "  return tonumber(call('HGET', q .. ':' .. (field:find(' ') and 'lines' or 'state'), "
-        "field) or 0)\n"
+        "  if not field:find(' ') then return state_numbers(q .. ':state')[field] end\n"
+        "  return tonumber(call('HGET', q .. ':lines', field) or 0)\n"
         "end\n"
         "local lines, waits = {}, {0, 0, 0}\n"
         "local fields = call('HGETALL', q .. ':lines')\n"

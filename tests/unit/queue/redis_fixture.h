@@ -245,13 +245,41 @@ static inline int list_all(struct bed *bed, const char *which, const char *limit
     return count;
 }
 
+/* In Lua: the numbers of the state (contract.lua) by their names, those, and their form. */
+#define STATE_NUMBERS                                                                              \
+    "local function state_numbers(key) "                                                           \
+    "  local all, names = {}, {} "                                                                 \
+    "  for name in string.gmatch('jobs bytes results waits1 waits2 waits3 clock offset shared ' "  \
+    "      .. 'watched alone2 alone3 kept_s kept_a swept goes gap resume gone ended due ' "        \
+    "      .. 'due_bytes', '%S+') do names[#names + 1] = name end "                                \
+    "  local form = '<' .. string.rep('d', #names) "                                               \
+    "  local text = redis.call('HGET', key, 'numbers') or string.rep('\\0', 8 * #names) "          \
+    "  for i, value in ipairs({struct.unpack(form, text)}) do "                                    \
+    "    if names[i] then all[names[i]] = value end end "                                          \
+    "  return all, names, form end "
+
+/* Adds to one of the numbers of the state; returns what it then is. */
+static inline long long state_add(struct bed *bed, const char *name, long long by) {
+    static const char script[] =
+        STATE_NUMBERS "local all, names, form = state_numbers(KEYS[1]) "
+                      "all[ARGV[1]] = all[ARGV[1]] + ARGV[2] "
+                      "local values = {} for i, name in ipairs(names) do values[i] = all[name] end "
+                      "if ARGV[2] ~= '0' then redis.call('HSET', KEYS[1], 'numbers', "
+                      "struct.pack(form, unpack(values))) end return all[ARGV[1]]";
+    redisReply *reply =
+        redisCommand(bed->raw, "EVAL %s 1 %s:state %s %lld", script, bed->tag, name, by);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    long long value = reply->integer;
+    drop(reply);
+    return value;
+}
+
 /* What the queue counts: `field` jobs, bytes, or, of the tenant, an SI. */
 static inline long long counted(struct bed *bed, const char *field) {
     char line[64];
-    bool of_line = field[1] == '\0';
+    if (field[1] != '\0') return state_add(bed, field, 0);
     snprintf(line, sizeof line, "%s %s", field, tenant);
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:%s %s", bed->tag,
-                                     of_line ? "lines" : "state", of_line ? line : field);
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:lines %s", bed->tag, line);
     long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     drop(reply);
     return n;
@@ -273,13 +301,13 @@ static inline int refs_of(struct bed *bed, const char *segment) {
 
 /* The pending jobs, as they are counted, which must fit what is there. */
 static inline long long pending(struct bed *bed) {
-    redisReply *reply = redisCommand(
-        bed->raw, "EVAL %s 3 %s:state %s:pending %s:frames",
-        "return {redis.call('HGET', KEYS[1], 'jobs') or '0', redis.call('HLEN', KEYS[2]), "
-        "redis.call('HLEN', KEYS[3])}",
-        bed->tag, bed->tag, bed->tag);
+    static const char script[] =
+        STATE_NUMBERS "return {state_numbers(KEYS[1]).jobs, redis.call('HLEN', KEYS[2]), "
+                      "redis.call('HLEN', KEYS[3])}";
+    redisReply *reply = redisCommand(bed->raw, "EVAL %s 3 %s:state %s:pending %s:frames", script,
+                                     bed->tag, bed->tag, bed->tag);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    long long jobs = strtoll(reply->element[0]->str, NULL, 10), names = reply->element[1]->integer;
+    long long jobs = reply->element[0]->integer, names = reply->element[1]->integer;
     assert_int_equal(reply->element[2]->integer, names);
     if (names > jobs || (names == 0 && jobs > 0))
         fail_msg("%lld jobs are counted, %lld entries are pending", jobs, names);

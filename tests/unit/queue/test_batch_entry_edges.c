@@ -433,7 +433,7 @@ static void moved_from_a_class_without_workers(void **state) {
     assert_int_equal(claim(worker, 16, PLENTY, claims), 0);
     drop(fcall(&bed, "tick", NULL));
     /* as if five seconds had passed */
-    drop(redisCommand(bed.raw, "HSET %s:state alone3 1000000", bed.tag));
+    state_add(&bed, "alone3", -10000000);
     drop(fcall(&bed, "tick", NULL));
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 0); /* the idle worker has them */

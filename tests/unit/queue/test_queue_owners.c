@@ -17,7 +17,7 @@ static void lose_claim(struct bed *bed, const char *worker, const char *name, in
     drop(reply);
     drop(redisCommand(bed->raw, "LPUSH " LINE " %s", bed->tag, name));
     drop(redisCommand(bed->raw, "HINCRBY %s:lines %s %d", bed->tag, "2 anonymous", jobs));
-    drop(redisCommand(bed->raw, "HINCRBY %s:state waits1 %d", bed->tag, jobs));
+    state_add(bed, "waits1", jobs);
 }
 
 static bool wanted(struct blasd_worker_queue *worker, const char *id) {

@@ -38,8 +38,7 @@ static void tick(struct bed *bed) {
 /* As if the class had been alone for ten seconds already. */
 static void age(struct bed *bed, const char *class) {
     const char *field = strcmp(class, "cuda") == 0 ? "alone3" : "alone2";
-    assert_true(counted(bed, field) > 0);
-    drop(redisCommand(bed->raw, "HINCRBY %s:state %s -10000000", bed->tag, field));
+    assert_true(state_add(bed, field, -10000000) > 0);
 }
 
 static bool claimed(const struct blasd_claim *claims, int count, const char *id) {
