@@ -58,6 +58,7 @@ static void hang_up(struct blasd_caller *caller) {
     if (caller->redis) redisFree(caller->redis);
     caller->redis = NULL;
     caller->ahead = false;
+    caller->owed = 0;
 }
 
 void blasd_caller_release(struct blasd_caller *caller) {
@@ -93,7 +94,7 @@ static int send_words(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 /* The next reply of the connection, which may be here already. */
-static int next_reply(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
+static int any_reply(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
     void *got = NULL;
     if (redisGetReplyFromReader(caller->redis, &got) != REDIS_OK) return broken(caller, err);
     if (got == NULL) {
@@ -102,6 +103,21 @@ static int next_reply(struct blasd_caller *caller, redisReply **ret, struct blas
     }
     *ret = got;
     return 0;
+}
+
+/* Passes over the replies to what was posted. */
+static int pass_owed(struct blasd_caller *caller, struct blasd_err *err) {
+    for (; caller->owed > 0; caller->owed--) {
+        redisReply *reply;
+        if (any_reply(caller, &reply, err) < 0) return -BLASD_E_queue_unavailable;
+        freeReplyObject(reply);
+    }
+    return 0;
+}
+
+static int next_reply(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
+    int rc = pass_owed(caller, err);
+    return rc < 0 ? rc : any_reply(caller, ret, err);
 }
 
 /* Sends and waits once. *again: it may be worth trying once more. */
@@ -139,20 +155,11 @@ static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
     return rc;
 }
 
-/* Whether this user may switch replies off; if not, Redis would reply to that. */
-static bool may_silence(redisContext *redis) {
-    redisReply *reply = redisCommand(redis, "CLIENT REPLY ON");
-    bool yes = reply && reply->type == REDIS_REPLY_STATUS;
-    freeReplyObject(reply);
-    return yes;
-}
-
 static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
     int limit = caller->timeout_ms < CONNECT_MS ? caller->timeout_ms : CONNECT_MS;
     int rc = blasd_link_connect(&caller->address, limit, &caller->redis, err);
     if (rc < 0) return rc;
     redisSetTimeout(caller->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
-    caller->silent = may_silence(caller->redis);
     caller->connections++;
     return 0;
 }
@@ -187,6 +194,7 @@ int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct b
 int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err) {
     int rc = caller->redis ? 0 : connect_anew(caller, err);
     if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    if (rc == 0) rc = pass_owed(caller, err); /* blasd_caller_heard means what is sent now */
     if (rc == 0) rc = send_words(caller, err);
     caller->ahead = rc == 0;
     return rc;
@@ -207,9 +215,9 @@ int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 int blasd_caller_post(struct blasd_caller *caller, struct blasd_err *err) {
-    if (!caller->redis || !caller->silent || caller->words.failed || caller->ahead)
+    if (!caller->redis || caller->words.failed || caller->ahead)
         return blasd_caller_do(caller, err);
-    if (redisAppendCommand(caller->redis, "CLIENT REPLY SKIP") != REDIS_OK)
-        return broken(caller, err);
-    return send_words(caller, err) == 0 ? 0 : blasd_caller_do(caller, err);
+    if (send_words(caller, err) < 0) return blasd_caller_do(caller, err);
+    caller->owed++;
+    return 0;
 }

@@ -28,7 +28,7 @@ struct blasd_caller {
 
     redisContext *redis;  /* owned; NULL while there is no connection */
     uint64_t connections; /* made so far: the number of the present one */
-    bool silent;          /* Redis lets it do without replies */
+    int owed;             /* replies to what was posted, which the next reply comes behind */
     int64_t spin_ns;      /* for so long the reply to the present call is awaited without sleep */
     const char
         *behind; /* borrowed: a formatted command to be sent behind the present call, or NULL */
@@ -56,8 +56,7 @@ int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err);
 bool blasd_caller_heard(const struct blasd_caller *caller);
 /* A call whose reply says nothing; 0 or a negative code. */
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err);
-/* Sends the command and tells Redis not to reply; where that cannot be done, calls. A reply would
- * wake this thread in the middle of its work. */
+/* Sends the command and does not wait: its reply is passed over with the next call. */
 int blasd_caller_post(struct blasd_caller *caller, struct blasd_err *err);
 /* For a reply that has not the form it should have. */
 int blasd_caller_odd_reply(const char *what, struct blasd_err *err);

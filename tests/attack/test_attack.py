@@ -217,8 +217,8 @@ def test_damaged_frames_fail_alone(make_service):
         submit(service, 1)  # this one is handed to the idle worker, those behind it wait in the list
         ids = submit(service, 5)
         for number, one in enumerate(ids):
-            frame = redis("HGET", "{blasd}:frames", one)
-            redis("HSET", "{blasd}:frames", one, [b"", b"\0" * 4, frame[:30], frame[:-8], frame][number])
+            frame = redis("HGET", "{blasd}:pending", b"=" + one)
+            redis("HSET", "{blasd}:pending", b"=" + one, [b"", b"\0" * 4, frame[:30], frame[:-8], frame][number])
     states = [service.request("GET", f"/jobs/{one}?wait=20").json()["state"] for one in ids]
     assert states == ["failed"] * 4 + ["succeeded"]
     redis.close()

@@ -385,12 +385,12 @@ def test_a_replica_that_lacks_the_end_of_a_job_takes_over(make):
         (worker,) = one.ask("HKEYS", "{blasd}:workers")
         claims = b"{blasd}:claims:" + worker
         wait_for(lambda: any(job.startswith(name.decode()) for name in one.ask("HKEYS", claims)))
-        wait_for(lambda: one.ask("HGETALL", claims) == other.ask("HGETALL", claims) and other.ask("HLEN", "{blasd}:pending") == 1)
+        wait_for(lambda: one.ask("HGETALL", claims) == other.ask("HGETALL", claims) and other.ask("HLEN", "{blasd}:pending") == 2)
         gate.open.clear()
         os.kill(processes[1].pid, signal.SIGCONT)
         wait_for(lambda: service.request("GET", f"/jobs/{job}").json()["state"] == "succeeded")
         one.down()
-        assert other.ask("HLEN", "{blasd}:pending") == 1
+        assert other.ask("HLEN", "{blasd}:pending") == 2
         other.ask("REPLICAOF", "NO", "ONE")
         wait_for(lambda: service.request("GET", f"/jobs/{job}").json().get("state") == "succeeded", "it ends again")
     assert other.ask("HLEN", "{blasd}:pending") == 0
@@ -416,7 +416,7 @@ def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
         tensor = ask("POST", "/tensors?life_s=100", "[[1,2],[3,4]]").json()
         os.kill(processes[1].pid, signal.SIGSTOP)
         again, cancelled = (service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(2))
-        wait_for(lambda: other.ask("HLEN", "{blasd}:pending") == 2)
+        wait_for(lambda: other.ask("HLEN", "{blasd}:pending") == 4)
         wait_for(lambda: one.ask("LLEN", "{blasd}:wake:" + one.ask("HKEYS", "{blasd}:workers")[0].decode()) ==
                  other.ask("LLEN", "{blasd}:wake:" + other.ask("HKEYS", "{blasd}:workers")[0].decode()))
         gate.open.clear()
@@ -432,7 +432,7 @@ def test_a_replica_that_lacks_the_last_things_takes_over(make, tmp_path):
         answers = []
         waiter = threading.Thread(target=lambda: answers.append(service.post("matmul", SMALL, wait=50)))
         waiter.start()
-        wait_for(lambda: one.ask("HLEN", "{blasd}:pending") == 2)
+        wait_for(lambda: one.ask("HLEN", "{blasd}:pending") == 4)
         one.down()
         other.ask("REPLICAOF", "NO", "ONE")
         os.kill(processes[1].pid, signal.SIGCONT)

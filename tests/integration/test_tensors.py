@@ -246,7 +246,7 @@ def test_small_jobs_on_a_small_tensor_share_entries_and_hold_it(make_service):
         wait_for(lambda: sum(1 for job in service.list_jobs("state=queued")) == 60)
         entries = [name for name in names_pending(service) if len(name) == 29]
         assert entries, "no jobs shared an entry"
-        metas = redis("HVALS", "{blasd}:pending")
+        metas = [redis("HGET", "{blasd}:pending", name) for name in names_pending(service)]
         assert {meta.split(b"\t")[4] for meta in metas} == {f"{tensor['id']}.in".encode()}
         problem(service.request("POST", "/tensors", npy(b), {"Content-Type": TYPES["npy"]}), 429, "tensors_full")
         cancelled = service.list_jobs("state=queued")[0]["id"]

@@ -36,27 +36,25 @@ end
 -- The ids of a batch entry's jobs.
 local function batch_entry_ids(batch_entry)
     local ids = {}
-    each_record_frame(call('HGET', K.frames, batch_entry) or '', function(id) ids[#ids + 1] = id end)
+    each_record_frame(frame_of(batch_entry), function(id) ids[#ids + 1] = id end)
     return ids
 end
 
 -- Opens a pending batch entry: its jobs become entries of their own. Returns their ids.
 local function open_batch_entry(batch_entry, meta)
-    local record_frames, job = call('HGET', K.frames, batch_entry) or '', parse(meta)
+    local record_frames, job = frame_of(batch_entry), parse(meta)
     local single = gsub(meta, '^([^\t]*) x%d+\t', '%1\t', 1)
-    local metas, frames, ids, seen = {}, {}, {}, {}
+    local fields, ids, seen = {}, {}, {}
     each_record_frame(record_frames, function(id, from, to)
         local n = #ids
         if seen[id] or sub(id, 1, BATCH_ENTRY) ~= batch_entry or find(id, '[^0-9a-f]', BATCH_ENTRY) then return end
         seen[id] = true
         ids[n + 1] = id
-        metas[2 * n + 1], metas[2 * n + 2] = id, single
-        frames[2 * n + 1], frames[2 * n + 2] = id, sub(record_frames, from, to)
+        fields[4 * n + 1], fields[4 * n + 2] = id, single
+        fields[4 * n + 3], fields[4 * n + 4] = frame_field(id), sub(record_frames, from, to)
     end)
-    call('HDEL', K.pending, batch_entry)
-    call('HDEL', K.frames, batch_entry)
-    call_many('HSET', K.pending, metas)
-    call_many('HSET', K.frames, frames)
+    call('HDEL', K.pending, batch_entry, frame_field(batch_entry))
+    call_many('HSET', K.pending, fields)
     if job.tenant ~= NOBODY then
         call('SREM', K.names_of .. job.tenant, batch_entry)
         call_many('SADD', K.names_of .. job.tenant, ids)

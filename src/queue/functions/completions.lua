@@ -1,10 +1,9 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
--- What has ended, to be written by completion_commit; the members that are nil here few calls need.
+-- What has ended, to be written by completion_commit; others of its members few calls need.
 local function completion_new()
-    return {count = 0, jobs = 0, cost = 0, results = 0, names = {nil}, into = {nil}, last = nil, told = {x = nil},
-            ends = {x = nil}, channel = false, settles = S.shared > 0 and {} or nil, class = nil, finder = nil,
-            segs = nil, of = nil, used = nil}
+    return {count = 0, jobs = 0, cost = 0, results = 0, names = {nil, nil}, into = {nil}, told = {x = nil},
+            ends = {x = nil}, channel = false, settles = S.shared > 0 and {} or nil}
 end
 
 -- Counts the ends of a job's, or a batch entry's, records.
@@ -54,7 +53,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
     if job.url then Hook.ended(name, job.tenant, job.url, record_frames) end
     local count, seg, channels = e.count + 1, job.seg, job.channels
     local jobs, tenant = job.jobs, job.tenant
-    e.count, e.names[count] = count, name
+    e.count, e.names[2 * count - 1], e.names[2 * count] = count, name, frame_field(name)
     e.jobs, e.cost, e.results = e.jobs + jobs, e.cost + jobs * job.cost, e.results + jobs * job.result
     if seg ~= '' then
         local segs = e.segs or {}
@@ -101,7 +100,7 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
         e.last = into
     end
     local one = {name = name, frames = record_frames, out = 0, key = job.key,
-                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs, segs = nil}
+                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs}
     into[#into + 1] = one
     if job.key ~= '' then
         call('EXPIRE', K.idem_of .. tenant .. ':' .. job.key, L.ttl[kind]) -- by itself, whatever becomes of the record
@@ -178,7 +177,6 @@ end
 local function completion_commit(e)
     if e.count == 0 then return end
     call_many('HDEL', K.pending, e.names)
-    call_many('HDEL', K.frames, e.names)
     if e.of then for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end end
     if e.used then
         for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes, used.results) end

@@ -1,7 +1,7 @@
 #!lua name=blasd_7
 -- revision 15
 -- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
--- workers send BLMPOP CLIENT|REPLY EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
+-- workers send BLMPOP EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -35,8 +35,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        tensors it will make, and where its end is to be told; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
-  {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
-                       batch entry, a RECORD_FRAME with each job's frame
   {q}:opened           hash BATCH_ENTRY -> "US ID ID ...", of batch entries that were opened, in US, while
                        jobs of them are pending
   {q}:state            hash: what each call reads when it starts and writes when it ends.

@@ -48,7 +48,7 @@ end
 
 function events.given_back(name, meta)
     if not events.watched() then return end
-    events.queued(name, meta, is_batch_entry(name) and call('HGET', K.frames, name) or '')
+    events.queued(name, meta, is_batch_entry(name) and frame_of(name) or '')
 end
 
 -- Those of the names that are pending run on that worker since `started`: as one batch that began
@@ -64,7 +64,7 @@ function events.running(worker, started, names, already)
     tell(tenant, already and '-' or worker, jobs, function()
         local parts = {}
         for i, meta in ipairs(metas) do
-            local frames = is_batch_entry(found[i]) and call('HGET', K.frames, found[i]) or ''
+            local frames = is_batch_entry(found[i]) and frame_of(found[i]) or ''
             parts[i] = pending(found[i], parse(meta), frames, worker, started)
         end
         return concat(parts)

@@ -26,7 +26,7 @@ local function metas_of(tenant, ids, from)
         if not meta and sub(id, 1, BATCH_ENTRY) ~= batch_entry then -- else they are in the last one's batch entry
             batch_entry = sub(id, 1, BATCH_ENTRY)
             whole_meta = own(call('HGET', K.pending, batch_entry), tenant)
-            record_frames = whole_meta and call('HGET', K.frames, batch_entry) or ''
+            record_frames = whole_meta and frame_of(batch_entry) or ''
         end
         if not meta and whole_meta and find_record_frame(record_frames, id) then meta = whole_meta end
         metas[i] = meta

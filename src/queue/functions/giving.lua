@@ -45,7 +45,7 @@ local function look_up(c, names)
         end
     end
     if opened then found, metas = resolve(names) end
-    local frames, entries = get_many(K.frames, found), {}
+    local frames, entries = frames_of(found), {}
     for i, meta in ipairs(metas) do entries[i] = {found[i], parse(meta), frames[i] or ''} end
     return entries
 end
@@ -190,7 +190,7 @@ end
 local function claim_new(demand, share)
     return {most = demand.most, room = demand.bytes, share = share, count = 0, entries = 0, frames = 0, full = false,
             us = {demand.quick, demand.brief, demand.long}, names = {nil},
-            reply = {Record.events.clock(), '', nil, nil}, fresh = nil, waits = nil, lines = nil, shared = nil, mean = nil}
+            reply = {Record.events.clock(), '', nil, nil}}
 end
 
 -- Whether any jobs wait that a worker of that class may have.

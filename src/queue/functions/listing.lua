@@ -173,10 +173,14 @@ end
 -- Makes a step; returns where the scan of that hash goes on, nil where the page was full before the
 -- step was at its end.
 local function scan_step(p, phase, key, most, scan)
-    local command, each = 'HSCAN', phase == 'o' and 1 or 2
-    if phase == 'p' and p.tenant ~= NOBODY then command, each = 'SSCAN', 1 end
+    local command, each, wanted = 'HSCAN', 1, '*'
+    if phase == 'p' and p.tenant == NOBODY then
+        each, wanted, most = 2, '[sa]*', 2 * most -- metas, not the frames that lie beside them
+    elseif phase == 'p' then
+        command = 'SSCAN'
+    end
     local function found(count)
-        local r = call(command, key, scan, 'COUNT', count)
+        local r = call(command, key, scan, 'COUNT', count, 'MATCH', wanted)
         if phase == 'o' then r[2] = opened_since(p, r[2]) end
         return r
     end

@@ -165,11 +165,11 @@ end
 -- The same of the pending job that is called so, also where it lies in a batch entry: the frames of
 -- one are read once a call for all jobs that are asked for.
 function Record.trace_of(id, job)
-    if job.jobs == 1 then return Record.trace(call('HGET', K.frames, id) or '', 1) end
+    if job.jobs == 1 then return Record.trace(frame_of(id), 1) end
     local name = sub(id, 1, BATCH_ENTRY)
     local last = Record.last_read
     if not last or last.now ~= now or last.name ~= name then
-        last = {now = now, name = name, frames = call('HGET', K.frames, name) or ''}
+        last = {now = now, name = name, frames = frame_of(name)}
         Record.last_read = last
     end
     local at = find_record_frame(last.frames, id)

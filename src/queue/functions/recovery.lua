@@ -125,7 +125,7 @@ end
 -- Moves what a name in a list stands for, where it may: appends it to `moved`. How many jobs.
 local function reroute_name(name, any, moved)
     local found, metas = resolve({name})
-    local frames, jobs = get_many(K.frames, found), 0
+    local frames, jobs = frames_of(found), 0
     for i, one in ipairs(found) do
         if may_move(one, frames[i] or '') then
             moved[#moved + 1] = one

@@ -32,7 +32,7 @@ local function key_table(q)
     local k = key_tables[q]
     if k then return k end
     k = {wait = {}}
-    for _, noun in ipairs({'state', 'pending', 'frames', 'opened', 'lines', 'deadlines', 'kept', 'segments',
+    for _, noun in ipairs({'state', 'pending', 'opened', 'lines', 'deadlines', 'kept', 'segments',
                            'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
                            'used', 'events', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
@@ -155,6 +155,7 @@ do
 local NUMBERS, NONE = '<dddddddddddddddddddddd', nil
 local names, values, count = {'numbers', 'idle', 'refused'}, {}, 3 -- of this call; the values of the others as they are
 local had       -- the values as they were read
+local last      -- the numbers that S holds since the last call, if that has come to its end
 local words = {}
 local pack, unpacked
 
@@ -171,8 +172,12 @@ function State.read(more)
     for i = 4, count do values[i] = had[i] end
     local s = S
     s.idle, s.refused = had[2], had[3] or ''
-    s.jobs, s.bytes, s.results, s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared, s.watched, s.alone2, s.alone3,
-    s.kept_s, s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone, s.ended, s.due, s.due_bytes = unpacked(NUMBERS, had[1])
+    if had[1] ~= last then -- else S has them
+        s.jobs, s.bytes, s.results, s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared, s.watched, s.alone2,
+        s.alone3, s.kept_s, s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone, s.ended, s.due, s.due_bytes =
+            unpacked(NUMBERS, had[1])
+    end
+    last = nil
 end
 
 function State.write()
@@ -188,6 +193,7 @@ function State.write()
     end
     had = nil
     if n > 0 then call('HSET', K.state, unpack(words, 1, n)) end
+    last = is
 end
 
 -- The n-th of the further fields: its value, or false; and a new one, as a text.
@@ -251,6 +257,16 @@ local function get_many(key, fields, from)
         end
     end
     return all
+end
+
+-- The frames of what is pending lie beside the metas: frame_field(NAME) is the field in which NAME's is.
+local function frame_field(name) return '=' .. name end
+local function frame_of(name) return call('HGET', K.pending, frame_field(name)) or '' end
+
+local function frames_of(names)
+    local fields = {}
+    for i, name in ipairs(names) do fields[i] = frame_field(name) end
+    return get_many(K.pending, fields)
 end
 
 -- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.

@@ -45,7 +45,7 @@ end
 
 local function intake_new()
     local t = {entries = {nil}, written = 0, count = {0, 0, 0}, like = false, meta = false, looked = false,
-               counted = 0, jobs = 0, sum = 0, results = 0, kept = 0, si = nil, segs = nil, used = nil}
+               counted = 0, jobs = 0, sum = 0, results = 0, kept = 0}
     intake_counts(t)
     return t
 end
@@ -53,7 +53,7 @@ end
 local function intake_add(t, name, meta, frame, jobs)
     local like, entries = t.like, t.entries
     local class, seg, n = SI.class[like.si], like.seg, #entries + 1
-    entries[n] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs, given = false}
+    entries[n] = {name = name, meta = meta, frame = frame, like = like, jobs = jobs}
     if n == 1 then t.si = like.si elseif t.si ~= like.si then t.si = nil end
     t.count[class] = t.count[class] + 1
     if seg ~= '' then
@@ -66,10 +66,10 @@ end
 local function intake_write(t)
     local entries = t.entries
     if #entries == t.written then return end
-    local metas, frames, of = {nil, nil}, {nil, nil}, nil
+    local fields, of = {nil, nil, nil, nil}, nil
     for i = t.written + 1, #entries do
-        local e, n = entries[i], #metas
-        metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
+        local e, n = entries[i], #fields
+        fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = e.name, e.meta, frame_field(e.name), e.frame
         local tenant = e.like.tenant
         if tenant ~= NOBODY then
             of = of or {}
@@ -77,8 +77,7 @@ local function intake_write(t)
             of[tenant], names[#names + 1] = names, e.name
         end
     end
-    call_many('HSET', K.pending, metas)
-    call_many('HSET', K.frames, frames)
+    call_many('HSET', K.pending, fields)
     if of then for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end end
     S.jobs, S.bytes, S.results = t.jobs, t.sum, t.results
     if t.used then

@@ -181,6 +181,11 @@ __attribute__((unused)) static long long ask_number(struct env *env, const char 
     return n;
 }
 
+/* How many jobs and batch entries are pending. */
+__attribute__((unused)) static long long pending_entries(struct env *env) {
+    return ask_number(env, "HLEN %s", "{test}:pending") / 2; /* metas and frames */
+}
+
 static struct blasd_worker_queue *worker_new(struct env *env) {
     struct blasd_worker_queue *worker = NULL;
     struct blasd_err err;

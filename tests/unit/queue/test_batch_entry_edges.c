@@ -558,7 +558,7 @@ static void tensors_of_batch_entries(void **state) {
     /* one whose record frames are damaged holds nothing any more, once it was opened */
     batch_entry_make(&entry, BLASD_ID_SYNC, 3);
     assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 9, tensor, NOTE), "0");
-    drop(redisCommand(bed.raw, "HSET %s:frames %s %s", bed.tag, entry.name, "x"));
+    drop(redisCommand(bed.raw, "HSET %s:pending =%s %s", bed.tag, entry.name, "x"));
     drop(fcall(&bed, "cancel", "0", entry.id[1], NULL));
     assert_int_equal(references(&bed, tensor), 0);
     assert_int_equal(ask(&bed, "EXISTS", "holds"), 0);

@@ -73,7 +73,7 @@ static void test_redis_blob_swept_on_its_way(void **state) {
                         env->queue->limits.text, name));
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 0);
+    assert_int_equal(pending_entries(env), 0);
     UNTIL(env, ask_number(env, "HLEN %s", "{test}:blobs") == 0); /* nothing stays behind */
     assert_int_equal(ask_number(env, "EXISTS {test}:blob:%s:39", name), 0);
     blasd_blob_close(&blob);

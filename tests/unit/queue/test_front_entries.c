@@ -49,10 +49,6 @@ static void send_many(struct env *env, struct kind kind, int count) {
     for (int i = 0; i < count; i++) send_job(env, kind, false);
 }
 
-static long long entries(struct env *env) {
-    return ask_number(env, "HLEN %s", "{test}:pending");
-}
-
 /* Every job that was sent is answered, ends, and is told once. */
 static void expect_all_done(struct env *env) {
     UNTIL(env, env->answered == env->seen_count);
@@ -61,7 +57,7 @@ static void expect_all_done(struct env *env) {
     run_for(env, 30);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
     assert_int_equal(env->queue->waiters.by_id.count, 0);
-    assert_int_equal(entries(env), 0);
+    assert_int_equal(pending_entries(env), 0);
 }
 
 /* Jobs that are alike but for whose they are. */
@@ -73,7 +69,7 @@ static void test_no_entry_is_two_tenants(void **state) {
         send_job(env, small, false);
     }
     UNTIL(env, env->answered == 30);
-    assert_int_equal(entries(env), 3);
+    assert_int_equal(pending_entries(env), 3);
     for (int i = 0; i < 30; i++) {
         assert_memory_equal(env->seen[i].id, env->seen[i % 3].id, BLASD_ID_ENTRY);
         for (int k = 0; k < 3; k++) {
@@ -90,7 +86,7 @@ static void test_alike_jobs_share_an_entry(void **state) {
     struct env *env = *state;
     send_many(env, small, 10);
     UNTIL(env, env->answered == 10);
-    assert_int_equal(entries(env), 1);
+    assert_int_equal(pending_entries(env), 1);
     assert_int_equal(env->queue->view.jobs, 10);
     assert_int_equal(env->queue->view.bytes, 1000);
     for (int i = 0; i < 10; i++) {
@@ -127,7 +123,7 @@ static void test_kinds_apart(void **state) {
         for (int k = 0; k < KINDS; k++) send_job(env, kinds[k], false);
     for (int k = 0; k < 3; k++) send_job(env, alone[k], false);
     UNTIL(env, env->answered == env->seen_count);
-    assert_int_equal(entries(env), KINDS + 3);
+    assert_int_equal(pending_entries(env), KINDS + 3);
     expect_all_done(env);
 }
 
@@ -142,7 +138,7 @@ static void test_watched_and_not(void **state) {
         send_job(env, quiet, false);
     }
     UNTIL(env, env->answered == 8);
-    assert_int_equal(entries(env), 2);
+    assert_int_equal(pending_entries(env), 2);
     assert_int_equal(env->queue->waiters.by_id.count, 4);
     UNTIL(env, work_once(env) >= 0 && env->ended == 4);
     run_for(env, 50);
@@ -160,7 +156,7 @@ static void test_more_kinds_than_places(void **state) {
         for (kind.batch_key = 1; kind.batch_key <= FRONT_ENTRIES + 3; kind.batch_key++)
             send_job(env, kind, false);
     UNTIL(env, env->answered == env->seen_count);
-    assert_int_equal(entries(env), FRONT_ENTRIES + 3 * 3);
+    assert_int_equal(pending_entries(env), FRONT_ENTRIES + 3 * 3);
     expect_all_done(env);
 }
 
@@ -169,18 +165,18 @@ static void test_more_jobs_than_fit(void **state) {
     struct kind large = small;
     send_many(env, small, 3 * FRONT_ENTRY_JOBS + 8);
     UNTIL(env, env->answered == env->seen_count);
-    assert_int_equal(entries(env), 4);
+    assert_int_equal(pending_entries(env), 4);
     large.frame = 60000;
     large.want.cost = 60000; /* some megabytes in all, in calls of less than one, by four */
     send_many(env, large, 100);
     UNTIL(env, env->answered == env->seen_count);
-    assert_true(entries(env) >= 4 + 25 && entries(env) < 4 + 40);
+    assert_true(pending_entries(env) >= 4 + 25 && pending_entries(env) < 4 + 40);
     large.frame = 10;
     large.want.cost = FRONT_ENTRY_INLINE / 3; /* by their cost only three go together */
     send_many(env, large, 8);
-    long long before = entries(env);
+    long long before = pending_entries(env);
     UNTIL(env, env->answered == env->seen_count);
-    assert_int_equal(entries(env), before + 3);
+    assert_int_equal(pending_entries(env), before + 3);
     expect_all_done(env);
 }
 
@@ -199,7 +195,7 @@ static void test_joined_but_not_sent(void **state) {
     other.batch_key = 0;
     send_job(env, other, false);
     UNTIL(env, env->answered == 3);
-    assert_int_equal(entries(env), 2);
+    assert_int_equal(pending_entries(env), 2);
     assert_int_equal(env->queue->view.jobs, 3);
     for (int i = 0; i < 2 * FRONT_ENTRIES; i++) { /* as many kinds as there are places, and more */
         other.batch_key = 10 + i;
@@ -223,16 +219,16 @@ static void test_resend(void **state) {
     send_job(env, deadline, false);
     send_many(env, other, 5);
     blasd_front_queue_flush(env->queue);
-    while (entries(env) != 4) usleep(1000);
+    while (pending_entries(env) != 4) usleep(1000);
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 12);
-    assert_int_equal(entries(env), 4);
+    assert_int_equal(pending_entries(env), 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 4);
     assert_int_equal(env->queue->view.jobs, 12);
     /* and where they ended before the answer came */
     send_many(env, small, 7);
     blasd_front_queue_flush(env->queue);
-    while (entries(env) != 5) usleep(1000);
+    while (pending_entries(env) != 5) usleep(1000);
     assert_int_equal(work_once(env), 19);
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     expect_all_done(env);
@@ -253,7 +249,7 @@ static void test_messages_lost(void **state) {
     UNTIL(env, env->answered == env->seen_count);
     blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, env->queue->standing.subscribed && !env->queue->standing.rewatch);
-    assert_int_equal(entries(env), 2); /* asking did not open them */
+    assert_int_equal(pending_entries(env), 2); /* asking did not open them */
     expect_all_done(env);
 }
 
@@ -267,7 +263,7 @@ static void room_for_some(bool again) {
     send_many(env, small, 8);
     if (again) {
         blasd_front_queue_flush(env->queue);
-        while (entries(env) != 5) usleep(1000);
+        while (pending_entries(env) != 5) usleep(1000);
         blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     }
     UNTIL(env, env->answered == 8);
@@ -376,7 +372,7 @@ static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
     freeReplyObject(r);
     assert_int_equal(now - was, 8);
     while (work_once(env) > 0) continue;
-    assert_int_equal(entries(env), 0);
+    assert_int_equal(pending_entries(env), 0);
     return dropped;
 }
 

@@ -11,19 +11,19 @@ static void test_resend(void **state) {
     deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
     keyed = submit(env, (struct want){.watch = true, .key = "k= d=1", .fingerprint = 3});
     blasd_front_queue_flush(env->queue);
-    while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
+    while (pending_entries(env) != 3) usleep(1000);
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 3);
     assert_int_equal(plain->code, BLASD_OK);
     assert_int_equal(deadline->code, BLASD_OK);
     assert_int_equal(keyed->code, BLASD_OK);
     assert_false(keyed->repeated);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
+    assert_int_equal(pending_entries(env), 3);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 3);
     /* and where it ended before the answer came */
     plain = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
-    while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
+    while (pending_entries(env) != 4) usleep(1000);
     assert_int_equal(work_once(env), 4);
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, env->answered == 4 && env->ended == 4);
@@ -40,7 +40,7 @@ static void test_resend_while_the_disk_is_full(void **state) {
     struct env *env = *state;
     struct seen *taken = submit(env, (struct want){.watch = true}), *refused;
     blasd_front_queue_flush(env->queue);
-    while (ask_number(env, "HLEN %s", "{test}:pending") != 1) usleep(1000);
+    while (pending_entries(env) != 1) usleep(1000);
     freeReplyObject(redisCommand(env->client, "HSET {test}:state refused %s", "99999999999 full"));
     blasd_async_link_drop(&env->queue->calls.commands.link, "a test");
     UNTIL(env, taken->answered == 1);
@@ -48,7 +48,7 @@ static void test_resend_while_the_disk_is_full(void **state) {
     refused = submit(env, (struct want){.watch = true});
     UNTIL(env, refused->answered == 1);
     assert_int_equal(refused->code, BLASD_E_disk_full);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
+    assert_int_equal(pending_entries(env), 1);
 }
 
 static int length(const struct blasd_list *list) {
@@ -81,7 +81,7 @@ static void test_lost_again_in_its_order(void **state) {
     UNTIL(env, env->answered == 2);
     assert_int_equal(first->code, BLASD_OK);
     assert_int_equal(second->code, BLASD_OK);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    assert_int_equal(pending_entries(env), 2);
     free(large);
 }
 
@@ -107,13 +107,13 @@ static void test_replicas_asked(void **state) {
     UNTIL(env, env->answered == 2);
     assert_int_equal(first->code, BLASD_OK);
     assert_int_equal(second->code, BLASD_OK);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    assert_int_equal(pending_entries(env), 2);
     env->queue->rules.replicas = 1;
     env->queue->rules.replicas_ms = 1;
     first = submit(env, (struct want){.watch = true});
     UNTIL(env, first->answered == 1);
     assert_int_equal(first->code, BLASD_E_queue_unavailable);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
+    assert_int_equal(pending_entries(env), 3);
     assert_false(env->queue->view.available);
     env->queue->rules.replicas = 0;
     UNTIL(env, env->queue->view.available);
@@ -170,11 +170,11 @@ static void test_functions_gone_for_one_of_two(void **state) {
     worker_register(env); /* loads them */
     second = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
-    while (ask_number(env, "HLEN %s", "{test}:pending") == 0) usleep(1000);
+    while (pending_entries(env) == 0) usleep(1000);
     UNTIL(env, env->answered == 2);
     assert_int_equal(first->code, BLASD_OK);
     assert_int_equal(second->code, BLASD_OK);
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 2);
+    assert_int_equal(pending_entries(env), 2);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 2);
     UNTIL(env, work_once(env) >= 0 && env->ended == 2);
     expect_done(first);
@@ -314,7 +314,7 @@ static void test_login(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     freeReplyObject(ask(env->client, "SELECT 3"));
-    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
+    assert_int_equal(pending_entries(env), 1);
     blasd_front_queue_free(env->queue);
     snprintf(env->url, sizeof env->url, "redis://:wrong@127.0.0.1:%s/3", env->redis.port);
     assert_int_equal(queue_open(env), 0);

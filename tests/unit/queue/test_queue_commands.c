@@ -6,10 +6,10 @@
 #include "wire/frame.h"
 
 enum {
-    ALONE_MOST = 24,           /* with FCALL, BLMPOP and the worker's note that it begins */
-    BESIDE_DEADLINE_MOST = 24, /* while a job of anybody waits that has a deadline */
-    BESIDE_ALL_MOST = 24,      /* while everything else is in use */
-    KINDS_MOST = 24
+    ALONE_MOST = 20,           /* with FCALL, BLMPOP and the worker's note that it begins */
+    BESIDE_DEADLINE_MOST = 20, /* while a job of anybody waits that has a deadline */
+    BESIDE_ALL_MOST = 20,      /* while everything else is in use */
+    KINDS_MOST = 23
 };
 
 /* How many commands Redis has run since it was last asked; their names and numbers in `text`. */

@@ -206,7 +206,8 @@ static void no_walk(void **state) {
     assert_in_range(calls[1], calls[0] - 2, calls[0] + 2); /* some are made once a second */
     redisReply *reply = redisCommand(bed.raw, "HKEYS %s:pending", bed.tag);
     for (size_t i = 0; i < reply->elements; i++)
-        drop(fcall(&bed, "cancel", "0", reply->element[i]->str, NULL));
+        if (reply->element[i]->str[0] != '=')
+            drop(fcall(&bed, "cancel", "0", reply->element[i]->str, NULL));
     drop(reply);
     bed.limits.tensor_bytes = BLASD_MIB;
     bed_limits(&bed);

@@ -379,30 +379,6 @@ static void test_missed_reply(void **state) {
     bed_close(&bed);
 }
 
-/* Where the user may not switch replies off, begin is a call like any other. */
-static void test_no_client_reply(void **state) {
-    struct bed bed;
-    struct blasd_claim claims[4];
-    char id[BLASD_ID_LEN + 1];
-    (void)state;
-    bed_open(&bed, &server, "replies");
-    redisReply *reply = redisCommand(bed.raw, "ACL SETUSER default -client|reply");
-    assert_string_equal(reply->str, "OK");
-    drop(reply);
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    for (int i = 0; i < 3; i++) {
-        submit_new(&bed, id, "2");
-        assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-        assert_string_equal(claims[0].id, id);
-        begin(worker, claims, 1);
-        assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
-        assert_int_equal(finish(worker, id, "r", 0), 1);
-    }
-    drop(redisCommand(bed.raw, "ACL SETUSER default +client|reply"));
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 /* Where it may not ask whether Redis keeps what it is given, a worker serves all the same. */
 static void test_no_info(void **state) {
     struct bed bed;
@@ -446,7 +422,6 @@ int main(void) {
         cmocka_unit_test(test_poisoned),
         cmocka_unit_test(test_given_back),
         cmocka_unit_test(test_missed_reply),
-        cmocka_unit_test(test_no_client_reply),
         cmocka_unit_test(test_no_info),
         cmocka_unit_test(test_library_comes_back),
     };
