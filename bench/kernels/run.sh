@@ -10,3 +10,4 @@ print("NumPy", numpy.__version__, "SciPy", scipy.__version__, "scikit-learn", sk
 "$python" bench/kernels/bench_solve_numpy.py "$build/bench/kernels/bench_solve"
 "$python" bench/kernels/bench_distance_scipy.py "$build/bench/kernels/bench_distance"
 "$python" bench/kernels/bench_regression_peers.py "$build/bench/kernels/bench_regression"
+BLASD=$build/blasd "$python" bench/kernels/bench_groups.py

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #define MOST_TERMS 200000 /* of the fraction; about sqrt(max(a, b)) are needed */
+#define KEPT 256          /* logarithms, of a thread */
 #define TINY 1e-4900L     /* stands for 0 in the fraction's denominators */
 
 /* lgamma(z) less its leading terms, (z - 1/2) log z - z + log(2 pi) / 2; for large z. */
@@ -18,7 +19,7 @@ static long double stirling_rest(long double z) {
     return inverse * (1.0L / 12 - square * (1.0L / 360 - square * (1.0L / 1260 - square / 1680)));
 }
 
-static long double log_beta(long double a, long double b) {
+static long double make_log_beta(long double a, long double b) {
     int sign;
     if (a < b) {
         long double swap = a;
@@ -29,6 +30,19 @@ static long double log_beta(long double a, long double b) {
     /* lgamma(a) - lgamma(a + b) with what is common taken out */
     return lgammal_r(b, &sign) - (a - 0.5L) * log1pl(b / a) - b * logl(a + b) + b +
            stirling_rest(a) - stirling_rest(a + b);
+}
+
+/* The same, kept: the coefficients of a fit ask for one, and so do fits of as many observations. */
+static long double log_beta(long double a, long double b) {
+    static _Thread_local struct { long double a, b, value; } kept[KEPT];
+    long double sum = 2 * a + 32 * b;
+    int at = sum < 1e9L ? (int)sum % KEPT : 0;
+    if (kept[at].a != a || kept[at].b != b) {
+        kept[at].value = make_log_beta(a, b);
+        kept[at].a = a;
+        kept[at].b = b;
+    }
+    return kept[at].value;
 }
 
 /* The continued fraction of the incomplete beta function, by Lentz' method. */

@@ -76,11 +76,19 @@ void blasd_regression_small_next(struct regression_small *small,
     small->stride = (shape->n + LANES - 1) / LANES * LANES;
 }
 
+/* Adds lanes [half, 2 half) to those below: a tree of sums waits for few of them. */
+DD_INLINE void add_half(double *hi, double *lo, int half) {
+    for (int l = 0; l < half; l++) {
+        struct dd sum = dd_add((struct dd){hi[l], lo[l]}, (struct dd){hi[l + half], lo[l + half]});
+        hi[l] = sum.hi;
+        lo[l] = sum.lo;
+    }
+}
+
 DD_CLONES
 static struct dd dot(const double *a_hi, const double *a_lo, const double *b_hi, const double *b_lo,
                      int64_t n) {
     double hi[LANES] = {0}, lo[LANES] = {0};
-    struct dd sum = {0, 0};
     for (int64_t i = 0; i < n; i += LANES) {
         for (int l = 0; l < LANES; l++) {
             struct dd a = {a_hi[i + l], a_lo[i + l]}, b = {b_hi[i + l], b_lo[i + l]};
@@ -89,8 +97,11 @@ static struct dd dot(const double *a_hi, const double *a_lo, const double *b_hi,
             lo[l] = next.lo;
         }
     }
-    for (int l = 0; l < LANES; l++) sum = dd_add(sum, (struct dd){hi[l], lo[l]});
-    return sum;
+    add_half(hi, lo, 8);
+    add_half(hi, lo, 4);
+    add_half(hi, lo, 2);
+    add_half(hi, lo, 1);
+    return (struct dd){hi[0], lo[0]};
 }
 
 /* b -= factor * a */
@@ -118,9 +129,11 @@ static void load_column(struct regression_small *small, int64_t j, const double 
     int64_t n = small->shape->n;
     double *hi = column_hi(small, j), *lo = column_lo(small, j), shift = small->units->shift[j];
     int exponent = small->units->exponent[j];
+    bool plain = exponent > -1000 && exponent < 1000; /* the power of two is a number */
+    double scale = plain ? ldexp(1, -exponent) : 1;
     for (int64_t i = 0; i < n; i++) {
         double x = from == NULL ? 1 : from[i * step] - shift;
-        struct dd scaled = dd_from(exponent == 0 ? x : ldexp(x, -exponent));
+        struct dd scaled = dd_from(plain ? x * scale : ldexp(x, -exponent));
         if (weighted) scaled = dd_scale(small->root[i], scaled.hi);
         hi[i] = scaled.hi;
         lo[i] = scaled.lo;
@@ -293,7 +306,7 @@ void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit) {
     solve(small, data, fit);
     invert(small, fit);
-    for (int64_t j = 0; j < small->shape->t; j++) fit->ssr[j] = target_squares(small, j);
+    memcpy(fit->ssr, small->units->rest, (size_t)small->shape->t * sizeof *fit->ssr);
     fit->orthogonal = small->hi;
     fit->low = small->lo;
     fit->squares = small->d;
