@@ -123,6 +123,23 @@ static inline struct blasd_request blasd_eigh_request(const struct blasd_eigh *o
     return blasd_call_end(call, "eigh");
 }
 
+/* Factors of a, for solve. Outputs: factor, rcond. */
+struct blasd_factor {
+    /* (n, n). The coefficients: one matrix. */
+    const struct blasd_array *a;
+    /* What a is known to be, as for solve: symmetric, hermitian and positive_definite read the
+     * upper triangle and warn where the other differs. One of general, symmetric,
+     * positive_definite, hermitian. Default: general. */
+    const char *assume_a;
+};
+static inline struct blasd_request blasd_factor_request(const struct blasd_factor *of,
+                                                        struct blasd_call *call) {
+    blasd_call_begin(call);
+    blasd_call_input(call, "a", of->a);
+    blasd_call_choice(call, "assume_a", of->assume_a);
+    return blasd_call_end(call, "factor");
+}
+
 /* Least squares of least norm, minimise ||b - a @ x||. Outputs: x, residuals, rank, s, optimality,
  * info. */
 struct blasd_lstsq {
@@ -297,11 +314,15 @@ static inline struct blasd_request blasd_regression_request(const struct blasd_r
 /* Solve a @ x = b. Outputs: x, info, rcond, backward_error, refinement_steps, method,
  * error_estimate, error_bound, unproven. */
 struct blasd_solve {
-    /* (..., n, n). The coefficients: one matrix or a stack of them. */
+    /* (..., n, n); may be NULL. The coefficients: one matrix or a stack of them. Without it
+     * `factor` is required. */
     const struct blasd_array *a;
     /* (n,) or (..., n, k). The right-hand sides. One dimension: one vector, for every matrix of a.
      * More: each matrix holds k right-hand sides as its columns. */
     const struct blasd_array *b;
+    /* (m, n); may be NULL. Instead of a: what the operation factor made of it. The results are
+     * those of a, bit for bit, at the cost of the substitutions; assume_a is the factor's. */
+    const struct blasd_array *factor;
     /* What a is known to be. symmetric, hermitian (of real matrices the same) and positive_definite
      * (of complex ones hermitian too) read the upper triangle alone and warn where the other
      * differs; lower_triangular and upper_triangular take the other triangle as zeros. One of
@@ -327,6 +348,7 @@ static inline struct blasd_request blasd_solve_request(const struct blasd_solve 
     blasd_call_begin(call);
     blasd_call_input(call, "a", of->a);
     blasd_call_input(call, "b", of->b);
+    blasd_call_input(call, "factor", of->factor);
     blasd_call_choice(call, "assume_a", of->assume_a);
     blasd_call_bool(call, "transposed", of->transposed);
     blasd_call_choice(call, "refinement", of->refinement);

@@ -32,6 +32,7 @@ NUMPY: dict[str, dict[str, Any]] = {
                                              "residuals are there whatever the rank."},
     "matmul": {"type": "Array", "text": "Returns an array."},
     "solve": {"type": "Array", "text": "Returns an array."},
+    "factor": {"type": "Result", "text": "Returns the Result: factor for solve, rcond."},
     "distance": {"text": "Returns an array, or the Result where the output asked for has an index beside the distances."},
     "regression": {"type": "RegressionResult", "more": [BY], "text": "Returns the Result, which print shows as a table."},
 }
@@ -42,7 +43,8 @@ def signature(client: str, name: str, op: dict[str, Any]) -> str:
     params = {param["name"]: f"{TYPES[param['type']]} | None = None" for param in op["params"]
               if param["name"] not in more.get("fixed", {})}
     words = ["self"]
-    words += [f"{port['name']}: Any" + (" = None" if port["optional"] else "") for port in op["inputs"]]
+    first = next((i for i, port in enumerate(op["inputs"]) if port["optional"]), len(op["inputs"]))
+    words += [f"{port['name']}: Any" + (" = None" if i >= first else "") for i, port in enumerate(op["inputs"])]
     words += [f"{param}: {params.pop(param)}" for param in by_place]
     words += [f"{argument}: {kind} = None" for argument, kind, _ in more.get("more", [])]
     words += ["*"] * bool(params) + [f"{param}: {kind}" for param, kind in params.items()]

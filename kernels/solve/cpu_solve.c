@@ -8,6 +8,7 @@
 #include "kernels/exact/exact.h"
 #include "kernels/solve/certify.h"
 #include "kernels/solve/embedding.h"
+#include "kernels/solve/kept.h"
 #include "kernels/solve/recheck.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
@@ -187,15 +188,57 @@ done:
     return code;
 }
 
-static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
-               struct blasd_watch *watch, struct blasd_err *err) {
+static int run_matrices(struct blasd_device *device, struct blasd_task *tasks, int count,
+                        struct blasd_watch *watch, struct blasd_err *err) {
     struct blasd_embedding *real;
     int code;
-    blasd_wanted_begin(watch);
     code = blasd_embedding_new(tasks, count, &real, err);
     if (code == 0) code = run_all(device, real != NULL ? real->tasks : tasks, count, watch, err);
     if (code == 0 && real != NULL) blasd_embedding_take(real, tasks);
     blasd_embedding_free(real);
+    return code;
+}
+
+/* A job that gives factors, as the one that gives the matrix within them. The factors are used
+ * where they are those that the job needs: of a in the dtype of x, not transposed. */
+static int run_factor(struct blasd_device *device, struct blasd_task *task,
+                      struct blasd_watch *watch, struct blasd_err *err) {
+    const struct blasd_job *job = task->job;
+    struct blasd_tensor kept = task->inputs[BLASD_SOLVE_FACTOR], matrix, *a;
+    enum blasd_dtype dtype = task->plan->input_dtype[BLASD_SOLVE_A];
+    struct blasd_job stand_in;
+    void *wide = NULL;
+    int code;
+    if (blasd_kept_check(&kept, &task->err) != 0) return 0;
+    blasd_solve_stand_in(job, &stand_in);
+    stand_in.params[BLASD_SOLVE_ASSUME_A].choice = (int)blasd_kept_assume(&kept);
+    a = &task->inputs[BLASD_SOLVE_A];
+    *a = matrix = blasd_kept_matrix(&kept);
+    if (dtype != kept.dtype) {
+        *a = blasd_tensor_make(dtype, 2, matrix.shape);
+        a->data = wide = blasd_cpu_alloc((size_t)blasd_tensor_bytes(a) + 1, 1);
+        if (wide == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a");
+        blasd_tensor_convert(&matrix, a);
+    }
+    if (wide != NULL || job->params[BLASD_SOLVE_TRANSPOSED].b)
+        task->inputs[BLASD_SOLVE_FACTOR].data = NULL;
+    stand_in.inputs[BLASD_SOLVE_A].tensor.order = a->order;
+    task->job = &stand_in;
+    code = run_matrices(device, task, 1, watch, err);
+    task->job = job;
+    task->inputs[BLASD_SOLVE_FACTOR] = kept;
+    a->data = NULL;
+    free(wide);
+    return code;
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    int code;
+    blasd_wanted_begin(watch);
+    code = blasd_job_has(tasks[0].job, BLASD_SOLVE_FACTOR)
+               ? run_factor(device, tasks, watch, err)
+               : run_matrices(device, tasks, count, watch, err);
     return blasd_wanted_end(code, err);
 }
 

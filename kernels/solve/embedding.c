@@ -133,6 +133,7 @@ static bool widen(struct blasd_embedding *e, const struct blasd_task *from, stru
     struct blasd_solve_layout layout = blasd_solve_layout(s, a, b);
     struct blasd_tensor *outputs = to->outputs;
     e->reversed = layout.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
+    to->inputs[BLASD_SOLVE_FACTOR] = from->inputs[BLASD_SOLVE_FACTOR];
     to->job = &e->job;
     to->plan = &e->plan;
     for (int i = BLASD_SOLVE_A; i <= BLASD_SOLVE_B; i++) {

@@ -57,8 +57,8 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
     if (!__builtin_mul_overflow(n * size, n, &one) && one < SIZE_MAX / 4)
         e->room = take_room(2 * (one = (one + 63) / 64 * 64));
     if (e->room != NULL) {
-        e->matrix = e->room + 1;
-        e->factors = (char *)e->matrix + one;
+        e->own_matrix = e->room + 1;
+        e->own_factors = (char *)e->own_matrix + one;
     }
     e->tau = blasd_cpu_alloc(n, size);
     e->x = blasd_cpu_alloc(n * block, size);
@@ -97,6 +97,14 @@ void blasd_engine_free(struct blasd_engine *e) {
     free(e->row_scale);
     free(e->blocks);
     free(e);
+}
+
+bool blasd_engine_factor(struct blasd_engine *e, struct blasd_system *system,
+                         struct blasd_watch *watch) {
+    e->watch = watch;
+    e->from = 0;
+    e->to = 1;
+    return e->single ? blasd_engine_factor_f32(e, system) : blasd_engine_factor_f64(e, system);
 }
 
 bool blasd_engine_run(struct blasd_engine *e, struct blasd_system *system,

@@ -30,14 +30,16 @@ struct blasd_block {
 struct blasd_engine {
     struct blasd_systems shape;
     bool single;
-    int threads;                    /* for one system; 0 is 1 */
-    lapack_int n, block;            /* block: right-hand sides that are worked on together */
-    struct blasd_engine_room *room; /* owned: what the two matrices lie in */
-    void *matrix;                   /* borrowed: R A C, full, whatever the structure */
-    void *factors;                  /* borrowed */
-    void *tau;                      /* owned: of QR */
-    void *x, *b, *r, *d;            /* owned: n x block each */
-    void *work;                     /* owned: work_size elements */
+    int threads;                     /* for one system; 0 is 1 */
+    lapack_int n, block;             /* block: right-hand sides that are worked on together */
+    struct blasd_engine_room *room;  /* owned: what the two matrices lie in */
+    const struct blasd_tensor *kept; /* borrowed while a system runs: its factors; NULL: none */
+    const void *matrix;              /* borrowed: R A C, full, whatever the structure */
+    void *factors;                   /* borrowed */
+    void *own_matrix, *own_factors;  /* borrowed from `room`: where they are made */
+    void *tau;                       /* owned: of QR */
+    void *x, *b, *r, *d;             /* owned: n x block each */
+    void *work;                      /* owned: work_size elements */
     lapack_int work_size;
     double *v, *sign; /* owned: n, for the condition estimate */
     double *sum;      /* owned: n, for norms and conditions */
@@ -60,6 +62,8 @@ struct blasd_engine {
     double from, to;
 };
 
+bool blasd_engine_factor_f64(struct blasd_engine *engine, struct blasd_system *system);
+bool blasd_engine_factor_f32(struct blasd_engine *engine, struct blasd_system *system);
 bool blasd_engine_run_f64(struct blasd_engine *engine, struct blasd_system *system);
 bool blasd_engine_run_f32(struct blasd_engine *engine, struct blasd_system *system);
 

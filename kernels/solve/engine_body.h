@@ -17,17 +17,40 @@ static bool prepare(struct blasd_engine *e, const REAL *a);
 
 #include "kernels/solve/refine_body.h"
 
-/* Everything about the matrix. False: stopped. */
-static bool prepare(struct blasd_engine *e, const REAL *a) {
-    bool going = true;
-    e->factored = NULL;
-    e->singular = true;
-    e->unsymmetric = false;
-    e->rcond = 0;
+static void load(struct blasd_engine *e, const REAL *a) {
     if (is_symmetric(e))
         load_symmetric(e, a);
     else
         load_general(e, a);
+}
+
+/* Everything about a matrix whose factors were kept: at most its scales are made again. */
+static bool restore(struct blasd_engine *e, const REAL *a) {
+    bool as_kept = blasd_kept_restore(e);
+    memset(e->row_scale, 0, (size_t)e->n * sizeof(int));
+    memset(e->column_scale, 0, (size_t)e->n * sizeof(int));
+    if (as_kept) {
+        e->matrix = a;
+    } else {
+        load(e, a);
+        if (e->scaled) scale_matrix(e);
+        (void)blasd_kept_restore(e); /* what the two have overwritten */
+    }
+    e->factored = a;
+    return blasd_wanted();
+}
+
+/* Everything about the matrix. False: stopped. */
+static bool prepare(struct blasd_engine *e, const REAL *a) {
+    bool going = true;
+    e->matrix = e->own_matrix;
+    e->factors = e->own_factors;
+    e->factored = NULL;
+    e->singular = true;
+    e->unsymmetric = false;
+    e->rcond = 0;
+    if (e->kept != NULL) return restore(e, a);
+    load(e, a);
     scale_matrix(e);
     if (!blasd_wanted()) return false;
     switch (e->shape.assume) {
@@ -90,6 +113,23 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
     return blasd_wanted();
 }
 
+/* What is known before any right-hand side. */
+static void take_prepared(const struct blasd_engine *e, struct blasd_system *system) {
+    system->info = e->info;
+    system->singular = e->singular;
+    system->unsymmetric = e->unsymmetric;
+    system->rcond = e->info == 0 ? e->rcond : 0;
+    system->method = e->info == 0 ? e->method : BLASD_SOLVED_NOT;
+}
+
+bool NAME(blasd_engine_factor)(struct blasd_engine *e, struct blasd_system *system) {
+    e->kept = NULL;
+    if (!refactor(e, system->a)) return false;
+    take_prepared(e, system);
+    system->doubtful = e->info == 0 && is_open(e) && unproven(e);
+    return blasd_wanted();
+}
+
 bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system) {
     struct blasd_block *block = e->blocks;
     int64_t columns = e->shape.columns, done = 0;
@@ -98,12 +138,9 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     system->error = 0;
     system->doubtful = e->open = false;
     system->settled = true;
+    e->kept = system->kept;
     if (!refactor(e, system->a)) return false;
-    system->info = e->info;
-    system->singular = e->singular;
-    system->unsymmetric = e->unsymmetric;
-    system->rcond = e->info == 0 ? e->rcond : 0;
-    system->method = e->info == 0 ? e->method : BLASD_SOLVED_NOT;
+    take_prepared(e, system);
     if (e->info != 0) {
         REAL *x = system->x;
         for (int64_t i = 0; i < e->shape.n * columns && blasd_wanted_after(&done, 1); i++)

@@ -1,6 +1,7 @@
 /* The engine in float32: residuals in double, in which each product is exact. Read next:
  * engine_body.h. */
 #include "kernels/solve/engine.h"
+#include "kernels/solve/kept.h"
 
 #include "core/parallel.h"
 #include "core/wanted.h"

@@ -1,5 +1,6 @@
 /* The engine in float64: residuals in double-double. Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
+#include "kernels/solve/kept.h"
 
 #include "core/parallel.h"
 #include "core/wanted.h"

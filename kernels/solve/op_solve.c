@@ -4,6 +4,7 @@
 #include "core/op.h"
 #include "kernels/exact/exact.h"
 #include "kernels/solve/embedding.h"
+#include "kernels/solve/kept.h"
 #include "kernels/solve/solve.h"
 
 #include <stdio.h>
@@ -88,7 +89,8 @@ static int plan_correct(const struct blasd_job *job, const struct blasd_solve *s
     return blasd_exact_check(job, err);
 }
 
-static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+static int plan_matrix(const struct blasd_job *job, struct blasd_plan *plan,
+                       struct blasd_err *err) {
     struct blasd_tensor *x = &plan->outputs[BLASD_SOLVE_X];
     struct blasd_solve s;
     enum blasd_dtype dtype = blasd_solve_dtype(job);
@@ -121,6 +123,50 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
         code = plan_correct(job, &s, plan, err);
     plan->batchable = plan->flops < ALONE_FLOPS;
     return code;
+}
+
+/* Of a job that gives factors in place of a. */
+static int plan_factor(const struct blasd_job *job, struct blasd_plan *plan,
+                       struct blasd_err *err) {
+    const struct blasd_tensor *factor = &job->inputs[BLASD_SOLVE_FACTOR].tensor;
+    struct blasd_job stand_in;
+    struct blasd_solve s;
+    double n = (double)factor->shape[1], parts;
+    int code;
+    if (job->params[BLASD_SOLVE_ASSUME_A].given)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.assume_a",
+                          "the factor has its own: leave assume_a out");
+    if (job->params[BLASD_SOLVE_ROUNDING].choice == BLASD_ROUNDING_CORRECT)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.rounding",
+                          "correct makes factors of its own: give a");
+    if (factor->shape[1] > BLASD_SOLVE_LARGEST_N ||
+        factor->shape[0] != blasd_kept_rows(factor->shape[1], factor->dtype))
+        return blasd_fail(err, BLASD_E_invalid_shape, "inputs.factor",
+                          "it is not what the operation factor makes: %lld rows of %lld",
+                          (long long)factor->shape[0], (long long)factor->shape[1]);
+    blasd_solve_stand_in(job, &stand_in);
+    code = plan_matrix(&stand_in, plan, err);
+    if (code == 0) code = blasd_solve_read(&stand_in, &s, err);
+    if (code != 0) return code;
+    parts = (double)blasd_dtype_parts(blasd_solve_dtype(&stand_in));
+    plan->input_dtype[BLASD_SOLVE_FACTOR] = factor->dtype;
+    plan->flops = plan->items * parts * parts * 2 * n * n * (double)s.columns;
+    if (s.certify) plan->flops += plan->items * parts * parts * parts * 4 * n * n * n;
+    plan->batchable = false;
+    plan->host_only = "solve on a GPU takes a and no factor";
+    return 0;
+}
+
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    bool a = blasd_job_has(job, BLASD_SOLVE_A), factor = blasd_job_has(job, BLASD_SOLVE_FACTOR);
+    if (a && factor)
+        return blasd_fail(err, BLASD_E_invalid_field, "inputs.factor",
+                          "the job has a and factor: one of them is allowed");
+    if (!a && !factor)
+        return blasd_fail(
+            err, BLASD_E_missing_input, "inputs.a",
+            "the input 'a' of shape (..., n, n), or 'factor' in its place, is missing");
+    return factor ? plan_factor(job, plan, err) : plan_matrix(job, plan, err);
 }
 
 /* General systems with one right-hand side each. */

@@ -303,6 +303,7 @@ static void solve_block_qr(struct blasd_engine *e, struct blasd_block *block,
     size_t bytes = (size_t)e->n * (size_t)block->k * sizeof(REAL);
     REAL *first = malloc(bytes == 0 ? 1 : bytes);
     e->method = BLASD_SOLVED_QR;
+    e->factors = e->own_factors; /* not those that were kept */
     *second = *block;
     if (first != NULL) memcpy(first, e->x, bytes);
     if (first != NULL && factor_qr(e)) {

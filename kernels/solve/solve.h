@@ -42,6 +42,7 @@ enum {
     BLASD_SOLVE_LEFT = 64        /* nothing: a device leaves it to the host's engine */
 };
 
+#define BLASD_SOLVE_LARGEST_N 1000000 /* unknowns */
 #define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c solves again, at most */
 
 struct blasd_solve {
@@ -57,7 +58,11 @@ struct blasd_solve {
     int64_t batch[BLASD_MAX_RANK], batch_count;
 };
 
-/* Reads shapes and parameters; shape_mismatch or invalid_shape where they do not fit together. */
+/* A job that gives `factor` as the one that gives the matrix within it; shares what the job owns.
+ */
+void blasd_solve_stand_in(const struct blasd_job *job, struct blasd_job *ret);
+/* Reads shapes and parameters of a job that gives a; shape_mismatch or invalid_shape where they do
+ * not fit together. */
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err);
 /* What x has, and a and b are read in: float64, float32, complex128 or complex64. */
 enum blasd_dtype blasd_solve_dtype(const struct blasd_job *job);

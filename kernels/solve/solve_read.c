@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define LARGEST_N 1000000
-
 const char *blasd_solve_method_name(enum blasd_solve_method method) {
     static const char *const names[] = {"none", "lu", "ldlt", "cholesky", "substitution", "qr"};
     return names[method];
@@ -41,6 +39,17 @@ enum blasd_dtype blasd_solve_dtype(const struct blasd_job *job) {
     return single ? BLASD_float32 : BLASD_float64;
 }
 
+void blasd_solve_stand_in(const struct blasd_job *job, struct blasd_job *ret) {
+    const struct blasd_tensor *factor = &job->inputs[BLASD_SOLVE_FACTOR].tensor;
+    const int64_t shape[] = {factor->shape[1], factor->shape[1]};
+    blasd_job_share(job, ret);
+    ret->inputs[BLASD_SOLVE_A] = job->inputs[BLASD_SOLVE_FACTOR];
+    ret->inputs[BLASD_SOLVE_A].tensor = blasd_tensor_make(factor->dtype, 2, shape);
+    ret->inputs[BLASD_SOLVE_A].tensor.order = BLASD_COLUMN_MAJOR;
+    ret->inputs[BLASD_SOLVE_A].first_nonfinite = -1; /* of the matrix, which was looked at */
+    blasd_input_init(&ret->inputs[BLASD_SOLVE_FACTOR]);
+}
+
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     const struct blasd_tensor *b = &job->inputs[BLASD_SOLVE_B].tensor;
@@ -62,10 +71,11 @@ int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struc
     if (a->shape[a->rank - 2] != ret->n)
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.a",
                           "the matrices of a must be square; its shape is %s", shape_a);
-    if (ret->n > LARGEST_N || ret->columns > INT32_MAX)
-        return blasd_fail(err, BLASD_E_invalid_shape, ret->n > LARGEST_N ? "inputs.a" : "inputs.b",
-                          "at most %d unknowns and %d right-hand sides are taken", LARGEST_N,
-                          INT32_MAX);
+    if (ret->n > BLASD_SOLVE_LARGEST_N || ret->columns > INT32_MAX)
+        return blasd_fail(err, BLASD_E_invalid_shape,
+                          ret->n > BLASD_SOLVE_LARGEST_N ? "inputs.a" : "inputs.b",
+                          "at most %d unknowns and %d right-hand sides are taken",
+                          BLASD_SOLVE_LARGEST_N, INT32_MAX);
     if (b->shape[b->rank - (ret->vector ? 1 : 2)] != ret->n)
         return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
                           "a %s has %lld rows, b %s must have as many%s", shape_a,

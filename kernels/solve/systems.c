@@ -23,6 +23,8 @@ struct blasd_system blasd_system_of(const struct blasd_task *task, const struct 
     size_t size = blasd_dtype_size(task->inputs[BLASD_SOLVE_A].dtype);
     size_t column = (size_t)(s->n * s->columns) * size;
     return (struct blasd_system){
+        .kept = task->inputs[BLASD_SOLVE_FACTOR].data == NULL ? NULL
+                                                              : &task->inputs[BLASD_SOLVE_FACTOR],
         .a = (const char *)task->inputs[BLASD_SOLVE_A].data +
              (size_t)(walk->offset[0] * s->n * s->n) * size,
         .b = (const char *)task->inputs[BLASD_SOLVE_B].data + (size_t)walk->offset[1] * column,

@@ -20,8 +20,9 @@ struct blasd_systems {
 
 /* One system: where it lies, and what came of it. */
 struct blasd_system {
-    const void *a, *b; /* borrowed */
-    void *x;           /* borrowed */
+    const void *a, *b;               /* borrowed */
+    const struct blasd_tensor *kept; /* borrowed: a's factors, for `engine` (kept.h); NULL: none */
+    void *x;                         /* borrowed */
     int64_t info, steps;
     double rcond, error;
     enum blasd_solve_method method;
@@ -67,6 +68,10 @@ void blasd_engine_free(struct blasd_engine *engine); /* takes NULL */
  * part of the batch's progress that this system is. */
 bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
                       struct blasd_watch *watch, double from, double to);
+/* Factors the matrix alone, and fills what is known of it without a right-hand side. False: it is
+ * not wanted any more. */
+bool blasd_engine_factor(struct blasd_engine *engine, struct blasd_system *system,
+                         struct blasd_watch *watch);
 /* An estimate of by how much x may change where the right-hand side of the system, which has been
  * run last, changes by `sizes`: the largest element of |inverse(A)| sizes. */
 double blasd_engine_change(struct blasd_engine *engine, const struct blasd_system *system,

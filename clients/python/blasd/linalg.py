@@ -3,16 +3,17 @@ blasd.NumericalError, which is a numpy.linalg.LinAlgError; in a stack its own re
 others are as they should be."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, inputs_of
 from .default import client
 from .named import EighResult, LstsqResult, QRResult, SVDResult
+from .tensors import Tensor
 
-__all__ = ["EighResult", "LstsqResult", "QRResult", "SVDResult", "cholesky", "det", "eigh", "eigvalsh", "inv", "lstsq", "matmul",
-           "norm", "pinv", "qr", "solve", "svd", "svdvals"]
+__all__ = ["ChoFactor", "EighResult", "LstsqResult", "LUFactor", "QRResult", "SVDResult", "cho_factor", "cho_solve", "cholesky", "det",
+           "eigh", "eigvalsh", "inv", "lstsq", "lu_factor", "lu_solve", "matmul", "norm", "pinv", "qr", "solve", "svd", "svdvals"]
 _NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy's own mark of what was not given
 
 
@@ -26,6 +27,53 @@ def solve(a: Any, b: Any) -> Array:
     """As numpy.linalg.solve; numpy.linalg.LinAlgError where a matrix is singular. b is one vector where it has one
     dimension (NumPy 2's rule)."""
     return client().solve(a, b)
+
+
+class LUFactor(NamedTuple):
+    """What lu_factor returns, for lu_solve. lu: a tensor that the service keeps, opaque; piv: None, for the pivots are in it."""
+
+    lu: Tensor
+    piv: None = None
+
+
+class ChoFactor(NamedTuple):
+    """What cho_factor returns, for cho_solve. c: a tensor that the service keeps, opaque."""
+
+    c: Tensor
+    lower: bool
+
+
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> LUFactor:
+    """As scipy.linalg.lu_factor, of one square matrix, but that the factors stay at the service, until they have not been used for
+    as long as tensors live, or `client().tensors.delete(factors.lu)`. The other arguments change nothing."""
+    return LUFactor(client().factor(a, keep="factor").tensors["factor"])
+
+
+def lu_solve(lu_and_piv: tuple[Tensor, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Array:
+    """As scipy.linalg.lu_solve: the x of solve(a, b), bit for bit, by the factors of a. With trans 1 or 2 (the transpose of a,
+    its conjugate) at the cost of solve itself."""
+    if trans not in (0, 1, 2):
+        raise ValueError(f"trans is {trans!r}, and must be 0, 1 or 2")
+    b = inputs_of({"b": b})["b"]
+    x = client().solve(None, b.conj() if trans == 2 else b, lu_and_piv[0], transposed=trans != 0)
+    return x.conj() if trans == 2 else x
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> ChoFactor:
+    """As scipy.linalg.cho_factor, of one positive definite matrix, of which one triangle is read; the factors stay at the
+    service, as those of lu_factor. blasd.NumericalError, a numpy.linalg.LinAlgError, where it is not positive definite."""
+    a = inputs_of({"a": a})["a"]
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"the shape of a is {a.shape}: one square matrix is taken")
+    half = np.tril(a).conj().T if lower else np.triu(a)
+    whole = half + np.triu(half, 1).conj().T
+    np.fill_diagonal(whole, whole.diagonal().real)
+    return ChoFactor(client().factor(whole, assume_a="positive_definite", keep="factor").tensors["factor"], lower)
+
+
+def cho_solve(c_and_lower: tuple[Tensor, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Array:
+    """As scipy.linalg.cho_solve: the x of a positive definite system, by the factors of its matrix."""
+    return client().solve(None, b, c_and_lower[0])
 
 
 def inv(a: Any) -> Array:

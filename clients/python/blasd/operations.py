@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 _KIND1 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",)
 _KIND2 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
           "uint8", "bool",)
-_KIND3 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
-          "uint8", "bool", "complex128", "complex64",)
-_KIND4 = ("int64",)
-_KIND5 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+_KIND3 = ("float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
           "complex128", "complex64",)
+_KIND4 = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+          "uint8", "bool", "complex128", "complex64",)
+_KIND5 = ("int64",)
+_KIND6 = ("float64", "float32", "complex128", "complex64",)
 # the inputs of the operations, in the order in which they may be given without their names: the shape in words, the least and
 # the most dimensions, and the dtypes
 PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
@@ -28,13 +29,15 @@ PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
     "distance": {"x": ("(..., m, k)", 2, 8, _KIND2), "y": ("(..., n, k)", 2, 8, _KIND2), "w": ("(k,)", 1, 1, _KIND1),
                  "V": ("(k,)", 1, 1, _KIND1), "VI": ("(k, k)", 2, 2, _KIND1)},
     "eigh": {"a": ("(..., n, n)", 2, 8, _KIND1)},
+    "factor": {"a": ("(n, n)", 2, 2, _KIND3)},
     "lstsq": {"a": ("(..., m, n)", 2, 8, _KIND1), "b": ("(m,) or (..., m, k)", 1, 8, _KIND1)},
-    "matmul": {"a": ("(..., m, k) or (k,)", 1, 8, _KIND3), "b": ("(..., k, n) or (k,)", 1, 8, _KIND3),
-               "c": ("broadcasts to (..., m, n)", 0, 8, _KIND3)},
+    "matmul": {"a": ("(..., m, k) or (k,)", 1, 8, _KIND4), "b": ("(..., k, n) or (k,)", 1, 8, _KIND4),
+               "c": ("broadcasts to (..., m, n)", 0, 8, _KIND4)},
     "qr": {"a": ("(..., m, n)", 2, 8, _KIND1)},
     "regression": {"x": ("(..., n, p)", 2, 8, _KIND1), "y": ("(..., n) or (..., n, t)", 1, 8, _KIND1),
-                   "sample_weight": ("(..., n)", 1, 7, _KIND1), "row_splits": ("(g + 1,)", 1, 1, _KIND4)},
-    "solve": {"a": ("(..., n, n)", 2, 8, _KIND5), "b": ("(n,) or (..., n, k)", 1, 8, _KIND5)},
+                   "sample_weight": ("(..., n)", 1, 7, _KIND1), "row_splits": ("(g + 1,)", 1, 1, _KIND5)},
+    "solve": {"a": ("(..., n, n)", 2, 8, _KIND3), "b": ("(n,) or (..., n, k)", 1, 8, _KIND3),
+              "factor": ("(m, n)", 2, 2, _KIND6)},
     "svd": {"a": ("(..., m, n)", 2, 8, _KIND1)},
 }
 INPUTS: dict[str, tuple[str, ...]] = {op: tuple(ports) for op, ports in PORTS.items()}
@@ -160,6 +163,25 @@ class Operations:
         options: as run takes them.
         """
         value: Array = self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), **options)
+        return value
+
+    def factor(self, a: Any, *, assume_a: str | None = None, **options: Unpack[Options]) -> Result:
+        """Factors of a, for solve. Returns the Result: factor for solve, rcond.
+
+        The factors of a matrix as solve makes them, with what else it finds out about the matrix, as one tensor: keep
+        it, and give it to solve as `factor` in place of a, as often as there are right-hand sides. The results are
+        those of solve with a, bit for bit, with the same refinement, warnings and certificates, at the cost of the
+        substitutions. A matrix that is singular, or not positive definite as it should be, fails. CPU workers make and
+        take factors.
+
+        a: The coefficients: one matrix. Shape (n, n).
+        assume_a: What a is known to be, as for solve: symmetric, hermitian and positive_definite read the upper
+            triangle and warn where the other differs. One of general, symmetric, positive_definite, hermitian. Default:
+            general.
+
+        options: as run takes them.
+        """
+        value: Result = self._named("factor", given(a=a), given(assume_a=assume_a), **options)
         return value
 
     def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
@@ -305,9 +327,9 @@ class Operations:
                                               cov_params=cov_params, rcond=rcond, certify=certify, by=by), **options)
         return value
 
-    def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-              refinement: str | None = None, certify: bool | None = None, rounding: str | None = None,
-              **options: Unpack[Options]) -> Array:
+    def solve(self, a: Any = None, b: Any = None, factor: Any = None, *, assume_a: str | None = None,
+              transposed: bool | None = None, refinement: str | None = None, certify: bool | None = None,
+              rounding: str | None = None, **options: Unpack[Options]) -> Array:
         """Solve a @ x = b. Returns an array.
 
         The solution of systems of linear equations, as numpy.linalg.solve gives it: one system or a stack, one
@@ -317,9 +339,11 @@ class Operations:
         care. A single system that is singular fails with singular_matrix; in a stack that system alone is marked in
         info, its x is NaN, and the others are solved.
 
-        a: The coefficients: one matrix or a stack of them. Shape (..., n, n).
+        a: The coefficients: one matrix or a stack of them. Without it `factor` is required. Shape (..., n, n).
         b: The right-hand sides. One dimension: one vector, for every matrix of a. More: each matrix holds k right-hand
             sides as its columns. Shape (n,) or (..., n, k).
+        factor: Instead of a: what the operation factor made of it. The results are those of a, bit for bit, at the cost
+            of the substitutions; assume_a is the factor's. Shape (m, n).
         assume_a: What a is known to be. symmetric, hermitian (of real matrices the same) and positive_definite (of
             complex ones hermitian too) read the upper triangle alone and warn where the other differs; lower_triangular
             and upper_triangular take the other triangle as zeros. One of general, symmetric, positive_definite,
@@ -336,8 +360,9 @@ class Operations:
 
         options: as run takes them.
         """
-        value: Array = self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                   refinement=refinement, certify=certify, rounding=rounding), **options)
+        value: Array = self._named("solve", given(a=a, b=b, factor=factor), given(assume_a=assume_a,
+                                   transposed=transposed, refinement=refinement, certify=certify, rounding=rounding),
+                                   **options)
         return value
 
     def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
@@ -391,6 +416,11 @@ class AsyncOperations:
         value: Array = await self._named("eigh", given(a=a), given(uplo=uplo, vectors=False, UPLO=UPLO), **options)
         return value
 
+    async def factor(self, a: Any, *, assume_a: str | None = None, **options: Unpack[Options]) -> Result:
+        """See Client.factor."""
+        value: Result = await self._named("factor", given(a=a), given(assume_a=assume_a), **options)
+        return value
+
     async def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
         """See Client.lstsq."""
         value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), **options)
@@ -428,12 +458,13 @@ class AsyncOperations:
                                                     certify=certify, by=by), **options)
         return value
 
-    async def solve(self, a: Any, b: Any, *, assume_a: str | None = None, transposed: bool | None = None,
-                    refinement: str | None = None, certify: bool | None = None, rounding: str | None = None,
-                    **options: Unpack[Options]) -> Array:
+    async def solve(self, a: Any = None, b: Any = None, factor: Any = None, *, assume_a: str | None = None,
+                    transposed: bool | None = None, refinement: str | None = None, certify: bool | None = None,
+                    rounding: str | None = None, **options: Unpack[Options]) -> Array:
         """See Client.solve."""
-        value: Array = await self._named("solve", given(a=a, b=b), given(assume_a=assume_a, transposed=transposed,
-                                         refinement=refinement, certify=certify, rounding=rounding), **options)
+        value: Array = await self._named("solve", given(a=a, b=b, factor=factor), given(assume_a=assume_a,
+                                         transposed=transposed, refinement=refinement, certify=certify,
+                                         rounding=rounding), **options)
         return value
 
     async def svd(self, a: Any, full_matrices: bool | None = None, compute_uv: bool | None = None,
