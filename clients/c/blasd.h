@@ -194,7 +194,12 @@ int blasd_client_result(struct blasd_client *client, const char *id, struct blas
 /* Cancels the job, which must not have ended (job_ended). */
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
-/* Forgets a job that has ended, with its tensors; cancels it where it has not. */
+/* Cancels a page of the jobs that have not ended and that GET /jobs with this query would list; the
+ * query has at least one filter, as in "state=queued&label=run=1". The reply's document has
+ * "cancelled", how many, and a "cursor" while there may be more. */
+int blasd_client_cancel_all(struct blasd_client *client, const char *query,
+                            struct blasd_reply **ret, struct blasd_problem *problem);
+/* Forgets a job with its tensors; one that has not ended is cancelled first. */
 int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
 /* Writes one output to a .npy file; a file of that name stays as it is where the service refuses.

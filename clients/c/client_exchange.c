@@ -171,6 +171,12 @@ void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, con
     curl_easy_setopt(exchange->curl, CURLOPT_HTTPHEADER, exchange->headers);
 }
 
+void blasd_exchange_json(struct blasd_exchange *exchange, const char *text) {
+    add_header(exchange, "Content-Type: application/json");
+    curl_easy_setopt(exchange->curl, CURLOPT_HTTPHEADER, exchange->headers);
+    curl_easy_setopt(exchange->curl, CURLOPT_POSTFIELDS, text);
+}
+
 /* --- jobs */
 
 /* A small body behind its header in one piece: libcurl sends it with the request's head, in one

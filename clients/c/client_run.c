@@ -28,6 +28,7 @@ static int open_question(struct blasd_exchange *exchange, const struct blasd_que
     if (question->body != NULL)
         return blasd_exchange_send(exchange, question->path, accept, question->body, problem);
     blasd_exchange_ask(exchange, question->method, question->path, accept);
+    if (question->json != NULL) blasd_exchange_json(exchange, question->json);
     return 0;
 }
 
@@ -138,6 +139,11 @@ int blasd_client_forget(struct blasd_client *client, const char *id, struct blas
     return end_job(client, id, "?forget=1", ret, problem);
 }
 
+int blasd_client_cancel_all(struct blasd_client *client, const char *query,
+                            struct blasd_reply **ret, struct blasd_problem *problem) {
+    return blasd_client_list(client, "DELETE", "/jobs", query, ret, problem);
+}
+
 int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
                      struct blasd_problem *problem) {
     return look(client, "GET", "/ops", 0, ret, problem);
@@ -148,8 +154,8 @@ int blasd_client_devices(struct blasd_client *client, struct blasd_reply **ret,
     return look(client, "GET", "/devices", 0, ret, problem);
 }
 
-int blasd_client_list(struct blasd_client *client, const char *path, const char *query,
-                      struct blasd_reply **ret, struct blasd_problem *problem) {
+int blasd_client_list(struct blasd_client *client, const char *method, const char *path,
+                      const char *query, struct blasd_reply **ret, struct blasd_problem *problem) {
     char whole[1024];
     *ret = NULL;
     if (query == NULL) query = "";
@@ -160,12 +166,12 @@ int blasd_client_list(struct blasd_client *client, const char *path, const char 
     if (snprintf(whole, sizeof whole, "%s%s%s", path, *query != '\0' ? "?" : "", query) >=
         (int)sizeof whole)
         return blasd_problem_set(problem, "invalid_request", "the query is too long");
-    return look(client, "GET", whole, 0, ret, problem);
+    return look(client, method, whole, 0, ret, problem);
 }
 
 int blasd_client_jobs(struct blasd_client *client, const char *query, struct blasd_reply **ret,
                       struct blasd_problem *problem) {
-    return blasd_client_list(client, "/jobs", query, ret, problem);
+    return blasd_client_list(client, "GET", "/jobs", query, ret, problem);
 }
 
 int blasd_client_dry_run(struct blasd_client *client, const struct blasd_request *request,

@@ -92,11 +92,11 @@ int blasd_tensor_put(struct blasd_client *client, const struct blasd_put *put,
 
 /* --- what becomes of one */
 
-static int ask_of(struct blasd_client *client, const char *method, const char *id,
-                  const char *query, struct blasd_tensor_info *ret, struct blasd_problem *problem) {
+static int ask_of(struct blasd_client *client, const char *method, const char *id, const char *json,
+                  struct blasd_tensor_info *ret, struct blasd_problem *problem) {
     char path[BLASD_PATH];
-    struct blasd_question question = {.method = method, .path = path};
-    int code = blasd_id_path(path, BLASD_OF_TENSOR, id, query, problem);
+    struct blasd_question question = {.method = method, .path = path, .json = json};
+    int code = blasd_id_path(path, BLASD_OF_TENSOR, id, "", problem);
     memset(ret, 0, sizeof *ret); /* now that the id, which may lie there, is in the path */
     if (code != 0) return code;
     return ask_tensor(client, &question, ret, problem);
@@ -104,20 +104,20 @@ static int ask_of(struct blasd_client *client, const char *method, const char *i
 
 int blasd_tensor_look(struct blasd_client *client, const char *id, struct blasd_tensor_info *ret,
                       struct blasd_problem *problem) {
-    return ask_of(client, "GET", id, "", ret, problem);
+    return ask_of(client, "GET", id, NULL, ret, problem);
 }
 
 int blasd_tensor_prolong(struct blasd_client *client, const char *id, int64_t life_s,
                          struct blasd_tensor_info *ret, struct blasd_problem *problem) {
-    char query[48];
-    snprintf(query, sizeof query, "?life_s=%lld", (long long)life_s);
-    return ask_of(client, "PATCH", id, query, ret, problem);
+    char json[48];
+    snprintf(json, sizeof json, "{\"life_s\":%lld}", (long long)life_s);
+    return ask_of(client, "PATCH", id, json, ret, problem);
 }
 
 int blasd_tensor_delete(struct blasd_client *client, const char *id,
                         struct blasd_problem *problem) {
     struct blasd_tensor_info last;
-    return ask_of(client, "DELETE", id, "", &last, problem);
+    return ask_of(client, "DELETE", id, NULL, &last, problem);
 }
 
 int blasd_tensor_get(struct blasd_client *client, const char *id, struct blasd_reply **ret,
@@ -142,5 +142,5 @@ int blasd_tensor_save(struct blasd_client *client, const char *id, const char *p
 
 int blasd_client_tensors(struct blasd_client *client, const char *query, struct blasd_reply **ret,
                          struct blasd_problem *problem) {
-    return blasd_client_list(client, "/tensors", query, ret, problem);
+    return blasd_client_list(client, "GET", "/tensors", query, ret, problem);
 }

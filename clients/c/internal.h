@@ -193,6 +193,8 @@ void blasd_exchange_open(struct blasd_exchange *exchange, struct blasd_client *c
 void blasd_exchange_close(struct blasd_exchange *exchange); /* the handle stays */
 void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, const char *path,
                         const char *accept);
+/* Sends this text along, which is JSON and stays until then. */
+void blasd_exchange_json(struct blasd_exchange *exchange, const char *text);
 /* POST /jobs, with inputs in the body, or in a file. -1 and `problem` where it cannot be said. */
 int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_request *request,
                         const struct blasd_shared *file, double wait,
@@ -277,6 +279,7 @@ struct blasd_question {
     double wait;                      /* seconds for which the service may be silent on purpose */
     const char *to;                   /* the file that the answer goes to, or NULL */
     const struct blasd_request *body; /* what is sent, by POST; or NULL */
+    const char *json;                 /* or this is, as it is; or NULL */
     bool once;                        /* a second time it would be done twice */
 };
 /* A question and its answer, asked again as often as the client is to. `ret` takes the answer
@@ -285,8 +288,8 @@ int blasd_client_ask(struct blasd_client *client, const struct blasd_question *q
                      struct blasd_reply **ret, struct blasd_problem *problem);
 int blasd_refuse_no_path(struct blasd_problem *problem);
 /* A list; `query` narrows it, and may be NULL. */
-int blasd_client_list(struct blasd_client *client, const char *path, const char *query,
-                      struct blasd_reply **ret, struct blasd_problem *problem);
+int blasd_client_list(struct blasd_client *client, const char *method, const char *path,
+                      const char *query, struct blasd_reply **ret, struct blasd_problem *problem);
 
 /* --- client_share.c: files in the service's directory */
 

@@ -25,10 +25,15 @@ static const char result_usage[] =
     "\n"
     "Example: blasd result s69209e… -o x.npy\n";
 static const char cancel_usage[] =
-    "usage: blasd cancel ID …\n"
+    "usage: blasd cancel ID … | blasd cancel [--state STATE] [--op OP] [--label NAME[=VALUE]]\n"
     "\n"
-    "Cancels jobs that have not ended.\n"
-    "  -f, --forget               forget those that have ended, with their outputs\n"
+    "Cancels jobs that have not ended: those named, or all that the filters name.\n"
+    "  -f, --forget               forget them, too, with their outputs\n"
+    "      --state STATE          queued or running\n"
+    "      --op OP                only those of this operation\n"
+    "      --label NAME[=VALUE]   only those with this label; may be repeated\n"
+    "      --since TIME, --before TIME\n"
+    "                             only those made then or later; before\n"
     "%\n";
 static const char jobs_usage[] =
     "usage: blasd jobs [--state STATE] [--op OP] [-n COUNT]\n"
@@ -157,6 +162,69 @@ int blasd_cli_result(int argc, char **argv) {
 
 /* --- many */
 
+struct list_order {
+    struct cli cli;
+    char query[512]; /* filters, each with & behind it */
+    int count;
+    bool forget; /* of `cancel` */
+};
+
+/* Adds "NAME=VALUE&" to a query, the value escaped; false: there is no room. */
+static bool add_filter(char *query, size_t room, const char *name, const char *value) {
+    size_t len = strlen(query);
+    len += (size_t)snprintf(query + len, room - len, "%s=", name);
+    for (; *value != '\0' && len < room; value++)
+        len += (size_t)snprintf(query + len, room - len,
+                                isalnum((unsigned char)*value) ? "%c" : "%%%02X",
+                                (unsigned char)*value);
+    if (len < room) len += (size_t)snprintf(query + len, room - len, "&");
+    return len < room;
+}
+
+#define FILTERS                                                                                    \
+    {"state", required_argument, NULL, CLI_OWN}, {"op", required_argument, NULL, CLI_OWN + 1},     \
+        {"since", required_argument, NULL, CLI_OWN + 2},                                           \
+        {"before", required_argument, NULL, CLI_OWN + 3}, {                                        \
+        "label", required_argument, NULL, CLI_OWN + 4                                              \
+    }
+
+/* Takes an option of a list, or of `cancel`; -1: go on, else the exit status. */
+static int take_option(struct list_order *order, int option) {
+    static const char *const filters[] = {"state", "op", "since", "before", "label"};
+    double number;
+    if (option == 'f') {
+        order->forget = true;
+    } else if (option == 'n') {
+        if (!cli_whole(&order->cli, optarg, "jobs", &number)) return CLI_USAGE;
+        order->count = (int)number;
+    } else if (option < CLI_OWN) {
+        return cli_take(&order->cli, option);
+    } else if (!add_filter(order->query, sizeof order->query, filters[option - CLI_OWN], optarg)) {
+        cli_say(&order->cli, "the filters are too long");
+        return CLI_USAGE;
+    }
+    return -1;
+}
+
+static int parse_list(struct list_order *order, int argc, char **argv) {
+    static const struct option options[] = {
+        FILTERS, {"count", required_argument, NULL, 'n'}, CLI_OPTIONS};
+    int option, status;
+    while ((option = getopt_long(argc, argv, "n:" CLI_SHORT, options, NULL)) != -1)
+        if ((status = take_option(order, option)) >= 0) return status;
+    if (optind == argc) return -1;
+    cli_say(&order->cli, "'%s' is not an option", argv[optind]);
+    return CLI_USAGE;
+}
+
+/* Of a good answer that is none of the service's. */
+static int refuse_answer(const struct cli *cli) {
+    struct blasd_problem problem = {.code = "bad_answer",
+                                    .message =
+                                        "the answer is not the service's, as of a proxy before it"};
+    return cli_complain(cli, &problem);
+}
+
 /* Adds what became of a job to `list`. The exit status: whether it was cancelled. */
 static int cancel_one(const struct cli *cli, struct blasd_client *client, const char *id,
                       bool forget, json_t *list) {
@@ -178,88 +246,70 @@ static int cancel_one(const struct cli *cli, struct blasd_client *client, const 
     return CLI_OK;
 }
 
-int blasd_cli_cancel(int argc, char **argv) {
-    static const struct option options[] = {{"forget", no_argument, NULL, 'f'}, CLI_OPTIONS};
-    struct cli cli = {.name = "cancel", .usage = cancel_usage};
-    struct blasd_client *client;
-    bool forget = false;
-    int option, status;
-    json_t *list;
-    while ((option = getopt_long(argc, argv, "f" CLI_SHORT, options, NULL)) != -1)
-        if (option == 'f')
-            forget = true;
-        else if ((status = cli_take(&cli, option)) >= 0)
-            return status;
-    if (optind == argc) {
-        cli_print_usage(&cli, stderr);
-        return CLI_USAGE;
-    }
-    client = cli_connect(&cli);
-    if (client == NULL) return CLI_USAGE;
-    status = CLI_OK;
-    list = json_array();
-    for (; optind < argc; optind++) {
-        int one = cancel_one(&cli, client, argv[optind], forget, list);
+/* Cancels what the filters name, page by page. */
+static int cancel_all(const struct list_order *order, struct blasd_client *client) {
+    char cursor[128] = "", query[1000];
+    struct blasd_reply *reply;
+    struct blasd_problem problem;
+    json_int_t cancelled = 0;
+    do {
+        const char *next;
+        json_t *document, *count;
+        snprintf(query, sizeof query, "%s", order->query);
+        if (cursor[0] != '\0' && !add_filter(query, sizeof query, "cursor", cursor))
+            return CLI_USAGE;
+        query[strlen(query) - 1] = '\0';
+        if (blasd_client_cancel_all(client, query, &reply, &problem) != 0)
+            return cli_complain(&order->cli, &problem);
+        document = cli_document(reply);
+        blasd_reply_free(reply);
+        count = json_object_get(document, "cancelled");
+        cancelled += json_integer_value(count);
+        next = json_string_value(json_object_get(document, "cursor"));
+        snprintf(cursor, sizeof cursor, "%s", next == NULL ? "" : next);
+        if (!json_is_integer(count)) {
+            json_decref(document);
+            return refuse_answer(&order->cli);
+        }
+        json_decref(document);
+    } while (cursor[0] != '\0');
+    printf(order->cli.json ? "{\"cancelled\": %lld}\n" : "%lld cancelled\n", (long long)cancelled);
+    return CLI_OK;
+}
+
+/* Cancels the jobs of these ids. */
+static int cancel_each(const struct list_order *order, struct blasd_client *client, char **ids) {
+    json_t *list = json_array();
+    int status = CLI_OK;
+    for (; *ids != NULL; ids++) {
+        int one = cancel_one(&order->cli, client, *ids, order->forget, list);
         if (one > status) status = one;
     }
     list = json_pack("{s:o}", "jobs", list);
-    if (cli.json) cli_print_json(list);
+    if (order->cli.json) cli_print_json(list);
     json_decref(list);
-    blasd_client_free(client);
-    return cli_end(&cli, status);
+    return status;
 }
 
-struct list_order {
-    struct cli cli;
-    char query[512]; /* filters, each with & behind it */
-    int count;
-};
-
-/* Adds "NAME=VALUE&" to a query, the value escaped; false: there is no room. */
-static bool add_filter(char *query, size_t room, const char *name, const char *value) {
-    size_t len = strlen(query);
-    len += (size_t)snprintf(query + len, room - len, "%s=", name);
-    for (; *value != '\0' && len < room; value++)
-        len += (size_t)snprintf(query + len, room - len,
-                                isalnum((unsigned char)*value) ? "%c" : "%%%02X",
-                                (unsigned char)*value);
-    if (len < room) len += (size_t)snprintf(query + len, room - len, "&");
-    return len < room;
-}
-
-static int parse_list(struct list_order *order, int argc, char **argv) {
-    static const struct option options[] = {{"state", required_argument, NULL, CLI_OWN},
-                                            {"op", required_argument, NULL, CLI_OWN + 1},
-                                            {"since", required_argument, NULL, CLI_OWN + 2},
-                                            {"before", required_argument, NULL, CLI_OWN + 3},
-                                            {"label", required_argument, NULL, CLI_OWN + 4},
-                                            {"count", required_argument, NULL, 'n'},
-                                            CLI_OPTIONS};
-    static const char *const filters[] = {"state", "op", "since", "before", "label"};
-    double number;
+int blasd_cli_cancel(int argc, char **argv) {
+    static const struct option options[] = {
+        FILTERS, {"forget", no_argument, NULL, 'f'}, CLI_OPTIONS};
+    struct list_order order = {.cli = {.name = "cancel", .usage = cancel_usage}};
+    struct blasd_client *client;
     int option, status;
-    while ((option = getopt_long(argc, argv, "n:" CLI_SHORT, options, NULL)) != -1)
-        if (option == 'n') {
-            if (!cli_whole(&order->cli, optarg, "jobs", &number)) return CLI_USAGE;
-            order->count = (int)number;
-        } else if (option >= CLI_OWN) {
-            if (add_filter(order->query, sizeof order->query, filters[option - CLI_OWN], optarg))
-                continue;
-            cli_say(&order->cli, "the filters are too long");
-            return CLI_USAGE;
-        } else if ((status = cli_take(&order->cli, option)) >= 0)
-            return status;
-    if (optind == argc) return -1;
-    cli_say(&order->cli, "'%s' is not an option", argv[optind]);
-    return CLI_USAGE;
-}
-
-/* Of a good answer that is none of the service's. */
-static int refuse_answer(const struct cli *cli) {
-    struct blasd_problem problem = {.code = "bad_answer",
-                                    .message =
-                                        "the answer is not the service's, as of a proxy before it"};
-    return cli_complain(cli, &problem);
+    bool by_filter;
+    while ((option = getopt_long(argc, argv, "f" CLI_SHORT, options, NULL)) != -1)
+        if ((status = take_option(&order, option)) >= 0) return status;
+    by_filter = order.query[0] != '\0';
+    if (by_filter ? optind < argc || order.forget : optind == argc) {
+        cli_print_usage(&order.cli, stderr);
+        return CLI_USAGE;
+    }
+    client = cli_connect(&order.cli);
+    if (client == NULL) return CLI_USAGE;
+    status = by_filter ? cancel_all(&order, client) : cancel_each(&order, client, argv + optind);
+    blasd_client_free(client);
+    return cli_end(&order.cli, status);
 }
 
 int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_fn page,

@@ -208,7 +208,7 @@ static void place(struct split *split, const struct block *block, const struct b
 static void submit(struct split *split, struct block *block);
 
 static bool is_the_services(const struct blasd_problem *problem) {
-    static const char *const codes[] = {"device_error", "out_of_memory", "poisoned", "job_failed"};
+    static const char *const codes[] = {"device_error", "out_of_memory", "poisoned"};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (strcmp(problem->code, codes[i]) == 0) return true;
     return problem->retry;

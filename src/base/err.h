@@ -89,6 +89,8 @@
       "Let no step read, over others, what it makes itself.")                                      \
     X(graph_too_large, 413, false, "The graph has more of something than this service takes",      \
       "Send it as several graphs, or raise the limit that `detail` names.")                        \
+    X(missing_field, 422, false, "A member of the job is missing",                                 \
+      "Add the member that `field` names.")                                                        \
     X(missing_input, 422, false, "An input is missing", "Add the input that `field` names.")       \
     X(unknown_parameter, 422, false, "The operation has no such parameter",                        \
       "See GET /ops for the names of its parameters.")                                             \
@@ -118,9 +120,6 @@
       "See `error` in the document of the job that `detail` names.")                               \
     X(no_such_device, 422, true, "No worker serves the device asked for",                          \
       "Use \"device\": \"auto\", or see GET /devices.")                                            \
-    X(job_failed, 422, false, "The job failed, so it has no result", "See `error` in the job.")    \
-    X(job_ended_without_result, 422, false,                                                        \
-      "The job was cancelled or expired, so it has no result", "Submit it again.")                 \
     X(idempotency_conflict, 422, false, "The Idempotency-Key was used for another request",        \
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
@@ -167,7 +166,7 @@
     X(not_converged, 422, false, "The computation did not converge",                               \
       "Raise the number of iterations or change the parameters, where there are such.")            \
     X(deadline_exceeded, 504, true, "The deadline passed before the job ended",                    \
-      "Give the job a longer deadline_ms.")                                                        \
+      "Send it again later, or with a longer deadline_ms.")                                        \
     X(cancelled, 409, false, "The job was cancelled", "Submit it again.")                          \
     X(inputs_lost, 500, true, "The tensors of the job are gone", "Submit the job again.")          \
     X(poisoned, 500, false, "The job ended several workers and was given up",                      \

@@ -121,3 +121,15 @@ bool blasd_label_wanted_valid(const char *text) {
     if (!name_good(text, name)) return false;
     return text[name] == '\0' || value_good(text + name + 1, strlen(text + name + 1));
 }
+
+bool blasd_labels_have(const char *labels, const char *wanted) {
+    size_t name = strcspn(wanted, "=");
+    struct blasd_label label;
+    while (blasd_labels_next(&labels, &label))
+        if (label.name_len == name && memcmp(label.name, wanted, name) == 0 &&
+            (wanted[name] == '\0' ||
+             (strlen(wanted + name + 1) == label.value_len &&
+              memcmp(label.value, wanted + name + 1, label.value_len) == 0)))
+            return true;
+    return false;
+}

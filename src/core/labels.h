@@ -34,5 +34,7 @@ bool blasd_labels_valid(const char *labels);
 bool blasd_labels_next(const char **at, struct blasd_label *ret);
 /* Whether the text is what lists are narrowed by: "NAME=VALUE", or "NAME", any value. */
 bool blasd_label_wanted_valid(const char *text);
+/* Whether the labels have one that is wanted so. */
+bool blasd_labels_have(const char *labels, const char *wanted);
 
 #endif

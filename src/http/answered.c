@@ -68,7 +68,7 @@ static void write_ms(char out[MS_TEXT], uint64_t us) {
     out[len] = '\0';
 }
 
-void http_log_access(const struct http_exchange *exchange, unsigned status) {
+void http_log_access(struct http_exchange *exchange, unsigned status) {
     char client[HTTP_PEER_TEXT], code[BLASD_TEXT_NUMBER], ms[MS_TEXT], received[BLASD_TEXT_NUMBER],
         trace[BLASD_TRACE_TEXT];
     const char *problem = exchange->answer.problem.code == BLASD_OK
@@ -83,6 +83,7 @@ void http_log_access(const struct http_exchange *exchange, unsigned status) {
         {"ms", ms, true},
         {"received", received, true},
         {"id", exchange->id[0] == '\0' ? NULL : exchange->id, false},
+        {"request_id", http_request_id(exchange), false},
         {"trace_id", http_trace_text(exchange, trace), false},
         {"tenant", caller->principal.tenant[0] == '\0' ? NULL : caller->principal.tenant, false},
         {"key", caller->name[0] == '\0' ? NULL : caller->name, false},

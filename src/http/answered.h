@@ -10,6 +10,6 @@ void http_request_traced(struct http_exchange *exchange);
 /* The answer goes out. */
 void http_request_answered(struct http_exchange *exchange);
 /* The line of the access log, where one is kept. */
-void http_log_access(const struct http_exchange *exchange, unsigned status);
+void http_log_access(struct http_exchange *exchange, unsigned status);
 
 #endif

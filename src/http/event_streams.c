@@ -5,12 +5,10 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "core/op.h"
 #include "http/authenticate.h"
 #include "http/events.h"
 #include "http/jobs.h"
 #include "http/reply.h"
-#include "wire/sanitize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,7 +21,6 @@
 #define DEAF_NS (1000 * BLASD_MS)       /* that the last text may take to go when all ends */
 #define DEVICES_TICKS 5                 /* a second */
 #define BLOCK_BYTES 65536
-#define OPS_TEXT 256
 
 struct stream {
     struct blasd_list node;         /* in the loop's */
@@ -138,23 +135,6 @@ static void on_look(struct blasd_timer *timer) {
         (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + LOOK_NS);
 }
 
-/* Nothing would ever be told of an operation that there is not, and nothing is told again. */
-static bool is_known(struct http_exchange *exchange) {
-    const char *op = exchange->request.query.op;
-    char known[OPS_TEXT], shown[BLASD_SANITIZED_MAX];
-    if (exchange->request.last_event_id != NULL) {
-        http_reply_fail(exchange, BLASD_E_malformed_query, "Last-Event-ID",
-                        "events are not kept: leave the header out, and list the jobs (GET /jobs) "
-                        "once the stream has said hello");
-        return false;
-    }
-    if (op == NULL || blasd_op_find(op) != NULL) return true;
-    blasd_op_names(true, known, sizeof known);
-    http_reply_fail(exchange, BLASD_E_malformed_query, "op", "'%s' is not among %s",
-                    blasd_sanitize(shown, op, strlen(op)), known);
-    return false;
-}
-
 static bool may_join(const struct http_exchange *exchange, struct http_events_reader *reader) {
     const struct http_server *server = exchange->home->server;
     uint64_t most = server->limits->event_streams, of_one = most;
@@ -198,7 +178,12 @@ void http_events_get(struct http_exchange *exchange) {
         http_reply_fail(exchange, BLASD_E_draining, "", "the service is shutting down");
         return;
     }
-    if (!is_known(exchange)) return;
+    if (exchange->request.last_event_id != NULL) {
+        http_reply_fail(exchange, BLASD_E_malformed_query, "Last-Event-ID",
+                        "events are not kept: leave the header out, and list the jobs (GET /jobs) "
+                        "once the stream has said hello");
+        return;
+    }
     if ((stream = stream_new(exchange)) == NULL) return;
     response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, stream,
                                                  stream_free);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/hash.h"
+#include "base/id.h"
 #include "http/etag.h"
 #include "http/timeouts.h"
 
@@ -19,7 +20,6 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     exchange->connection = connection;
     exchange->began_ns = blasd_loop_now(loop->loop);
     exchange->wanted.output = HTTP_DOCUMENT;
-    exchange->wait.status = 200;
     exchange->memory.limit = UINT64_MAX;
     exchange->memory.parent = &loop->server->memory.all;
     blasd_buf_init(&exchange->body.kept, HTTP_SMALL_BODY);
@@ -196,6 +196,16 @@ bool http_other_format(struct http_exchange *exchange) {
     if (!blasd_accept_other(&exchange->request.accepts, &format)) return false;
     exchange->wanted.format = (int)format;
     return true;
+}
+
+const char *http_request_id(struct http_exchange *exchange) {
+    if (exchange->route != NULL && exchange->route->jobs != NULL) {
+        if (exchange->id[0] == '\0')
+            blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
+        return exchange->id;
+    }
+    if (exchange->request_id[0] == '\0') blasd_random_hex(exchange->request_id, HTTP_REQUEST_ID);
+    return exchange->request_id;
 }
 
 void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {

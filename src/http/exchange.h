@@ -195,6 +195,7 @@ struct http_route {
 };
 
 #define HTTP_CAPTURES 2
+#define HTTP_REQUEST_ID 20 /* characters of the id of a request that makes no job */
 #define HTTP_SMALL_BODY ((size_t)65536)
 
 struct http_answering {
@@ -239,7 +240,6 @@ struct http_wait {
     struct blasd_waiter waiter;
     struct blasd_timer timer;
     bool begun, time_up;
-    unsigned status; /* of the answer where the time is up */
 };
 
 struct http_exchange {
@@ -255,6 +255,7 @@ struct http_exchange {
     bool foreign;                     /* an allowed page of another origin asks */
     bool complete;                    /* the body has come, or is not wanted */
     bool running;                     /* `run` was called */
+    bool forgets;                     /* DELETE: the job was cancelled, and is to be forgotten */
     struct {                          /* waits for its answer */
         bool parked;                  /* which libmicrohttpd asks for in every turn */
         bool suspended;               /* and libmicrohttpd does not look at it */
@@ -265,7 +266,8 @@ struct http_exchange {
     struct http_answering answer;
     struct http_body_seen body;
     struct http_client client;
-    char id[BLASD_ID_LEN + 1]; /* of the job */
+    char id[BLASD_ID_LEN + 1];            /* of the job */
+    char request_id[HTTP_REQUEST_ID + 1]; /* "" until it is asked for */
     struct http_wait wait;
     struct {
         int output;   /* position of the one output asked for; -1: all; -2: the document */
@@ -329,6 +331,8 @@ int http_connection_fd(struct MHD_Connection *connection);
 /* Where the answer cannot be had in the format that is wanted: wants the one that the client would
  * have next. False where there is none. */
 bool http_other_format(struct http_exchange *exchange);
+/* The id of the request, as its answer and the log tell it: that of the job which it is to make. */
+const char *http_request_id(struct http_exchange *exchange);
 /* Who asks, as a log tells it. */
 void http_client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]);
 /* The id of its trace in a document or a log; NULL: it is part of none. */

@@ -19,9 +19,13 @@ void http_jobs_get(struct http_exchange *exchange);
 void http_jobs_delete(struct http_exchange *exchange);
 /* Reads the id of a route whose answer is always a document; false: it is none, and answered. */
 bool http_jobs_target(struct http_exchange *exchange);
-void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
+
+/* jobs_list.c */
+void http_jobs_list(struct http_exchange *exchange);
+void http_jobs_cancel(struct http_exchange *exchange);
+void http_graphs_list(struct http_exchange *exchange);
 
 /* graphs.c */
 void http_graphs_post_begin(struct http_exchange *exchange);
@@ -38,9 +42,9 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
                         const void *bytes, size_t len, bool unended_too);
 /* Answers with a record, in the format and with the outputs the exchange asks for. `payload`, where
  * its outputs are not in a blob, is borrowed during the call. A record that is not final is
- * answered with `unended`, one that is with 200. */
-void http_result_answer(struct http_exchange *exchange, unsigned unended,
-                        const struct blasd_record *record, const char *payload);
+ * answered with 202 where the request has made the job. */
+void http_result_answer(struct http_exchange *exchange, const struct blasd_record *record,
+                        const char *payload);
 
 /* Answers with the bytes of a tensor that is kept, in the format the exchange asks for. */
 void http_result_tensor(struct http_exchange *exchange, const struct blasd_stored_tensor *tensor);
@@ -59,6 +63,7 @@ void http_health_ready(struct http_exchange *exchange);
 /* Whether jobs are taken; false: answered, with why not. */
 bool http_health_check(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
+void http_version(struct http_exchange *exchange);
 /* pages.c: for people */
 void http_docs(struct http_exchange *exchange);
 void http_docs_style(struct http_exchange *exchange);

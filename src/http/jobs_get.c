@@ -1,11 +1,9 @@
-/* The routes that read, list and cancel jobs. Read next: results.c. */
-#include "base/log.h"
+/* The routes that read and cancel one job. Read next: results.c, jobs_list.c. */
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waiters.h"
 #include "wire/frame.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool gave(void *arg, const struct blasd_principal *tenant) {
@@ -84,93 +82,28 @@ bool http_jobs_target(struct http_exchange *exchange) {
     return read_target(exchange, false);
 }
 
+/* A job that had not ended was cancelled: now it can be forgotten. */
+static void on_forgotten(void *arg, const struct blasd_err *err, const void *bytes, size_t len) {
+    struct http_exchange *exchange = arg;
+    struct blasd_record record;
+    struct blasd_err bad;
+    size_t payload_at;
+    bool again = err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) == 0 &&
+                 record.state == BLASD_CANCELLED && !exchange->forgets;
+    if (!again) {
+        http_result_on_record(exchange, err, bytes, len);
+        return;
+    }
+    exchange->forgets = true;
+    blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id, true,
+                             on_forgotten, exchange);
+}
+
 void http_jobs_delete(struct http_exchange *exchange) {
     if (!http_jobs_target(exchange)) return;
     http_exchange_hold(exchange);
     blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id,
-                             exchange->request.query.forget, http_result_on_record, exchange);
-}
-
-/* What a list is sorted by, and where its record lies. */
-struct listed {
-    int64_t created_us;
-    int position;
-};
-
-static int newest_first(const void *a, const void *b) {
-    const struct listed *x = a, *y = b;
-    if (x->created_us != y->created_us) return x->created_us < y->created_us ? 1 : -1;
-    return x->position - y->position;
-}
-
-/* The queue gives a page of what is asked for; here it is put in order. */
-static int write_list(const struct blasd_prices *prices, const char *cursor,
-                      const void *const *records, const size_t *lens, int count,
-                      struct blasd_buf *out, struct blasd_err *err) {
-    struct listed *order = calloc((size_t)count + 1, sizeof *order);
-    struct blasd_record record;
-    size_t payload_at;
-    int kept = 0, damaged = 0, rc = 0;
-    bool full = order == NULL;
-    struct blasd_err bad = {0};
-    for (int i = 0; !full && i < count; i++) {
-        if (blasd_record_decode(records[i], lens[i], &record, &payload_at, &bad) != 0)
-            damaged++; /* whoever asks for that job is told; the others are still listed */
-        else
-            order[kept++] = (struct listed){.created_us = record.created_us, .position = i};
-    }
-    if (damaged > 0)
-        blasd_log(BLASD_LOG_WARN, "%d records of %d are damaged: %s", damaged, count, bad.detail);
-    if (kept > 0) qsort(order, (size_t)kept, sizeof *order, newest_first);
-    full = full || blasd_buf_puts(out, "{\"jobs\":[") != 0;
-    for (int i = 0; !full && rc == 0 && i < kept; i++) {
-        int at = order[i].position;
-        rc = blasd_record_decode(records[at], lens[at], &record, &payload_at, err);
-        if (rc == 0) record.prices = prices;
-        full = (i > 0 && blasd_buf_puts(out, ",") != 0) ||
-               (rc == 0 && blasd_job_document(&record, NULL, 0, false, out) != 0);
-    }
-    full = full || blasd_buf_puts(out, "]") != 0;
-    if (cursor[0] != '\0') full = full || blasd_buf_printf(out, ",\"cursor\":\"%s\"", cursor) != 0;
-    full = full || blasd_buf_puts(out, "}") != 0;
-    free(order);
-    if (rc != 0 || !full) return rc;
-    return blasd_fail(err, BLASD_E_no_space, "", "memory has run out; ask for fewer jobs");
-}
-
-static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
-                    const void *const *records, const size_t *lens, int count) {
-    struct http_exchange *exchange = arg;
-    struct blasd_buf body;
-    struct blasd_err bad = {0};
-    if (http_exchange_open(exchange)) {
-        blasd_buf_init(&body, BLASD_GIB);
-        if (err != NULL)
-            http_reply_problem(exchange, err);
-        else if (write_list(exchange->home->server->options->prices, cursor, records, lens, count,
-                            &body, &bad) != 0)
-            http_reply_problem(exchange, &bad);
-        else
-            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-        blasd_buf_release(&body);
-    }
-    http_exchange_release(exchange);
-}
-
-void http_jobs_list(struct http_exchange *exchange) {
-    const struct http_request *request = &exchange->request;
-    const struct blasd_list_query query = {
-        .state = (request->query.given & HTTP_PARAM_STATE) != 0 ? request->query.state : -1,
-        .op = request->query.op,
-        .label = request->query.label,
-        .since_us = request->query.since_us,
-        .before_us =
-            (request->query.given & HTTP_PARAM_BEFORE) != 0 ? request->query.before_us : INT64_MAX,
-        .limit = (request->query.given & HTTP_PARAM_LIMIT) != 0
-                     ? request->query.limit
-                     : (int)exchange->home->server->limits->list_jobs,
-        .cursor = request->query.cursor};
-    http_exchange_hold(exchange);
-    blasd_front_queue_list(http_queue(exchange), &exchange->caller.principal, &query, on_list,
-                           exchange);
+                             exchange->request.query.forget,
+                             exchange->request.query.forget ? on_forgotten : http_result_on_record,
+                             exchange);
 }

@@ -80,6 +80,18 @@ static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_e
     return 0;
 }
 
+#define TWINS                                                                                      \
+    (HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE |               \
+     HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP | HTTP_PARAM_RESULTS |                \
+     HTTP_PARAM_NOTIFY)
+
+/* A JSON body has members for what the query says of bodies that have none. */
+static int check_query(const struct http_request *request, struct blasd_err *err) {
+    if ((request->query.given & TWINS) == 0 || !http_request_is_json(request)) return 0;
+    return blasd_fail(err, BLASD_E_malformed_query, http_param_name(request->query.given & TWINS),
+                      "this is a member of a JSON body: the query has it for other bodies");
+}
+
 /* From now on the body is parsed as it comes. */
 static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
@@ -130,6 +142,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     bool preferred;
     int rc;
     upload->wait_s = http_request_wait(request, limits, &preferred);
+    if ((rc = check_query(request, err)) != 0) return rc;
     if (request->query.dry_run) upload->wait_s = 0; /* there is nothing to wait for */
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;

@@ -250,7 +250,6 @@ static int write_frame(struct http_upload *upload, const struct blasd_job *job,
 
 static void submit(struct http_upload *upload, const struct blasd_submission *submission) {
     struct http_exchange *exchange = upload->exchange;
-    exchange->wait.status = 202;
     http_exchange_hold(exchange);
     exchange->home->submitting++;
     if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);

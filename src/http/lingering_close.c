@@ -5,6 +5,7 @@
  * throw away what comes until the client has closed, or for a bounded time and size. */
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/id.h"
 #include "http/exchange.h"
 #include "http/reply.h"
 #include "http/tls.h"
@@ -90,10 +91,12 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     const char *seconds = http_retry_after(problem->code);
     struct blasd_buf body, answer;
+    char id[HTTP_REQUEST_ID + 1];
     const char *type;
     if (fd < 0) return;
     http_metrics_request(loop->metrics, http_route_number(loop, route), (unsigned)info->http_status,
                          problem->code);
+    blasd_random_hex(id, HTTP_REQUEST_ID);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     blasd_buf_init(&answer, 32 * BLASD_KIB);
     type = http_problem_body(route == NULL ? NULL : loop->server->dialect_of(route->path), problem,
@@ -102,9 +105,9 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
         blasd_buf_printf(
             &answer,
             "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n"
-            "Content-Length: %zu\r\n%s%s%s%sConnection: close\r\n\r\n",
+            "Content-Length: %zu\r\nRequest-Id: %s\r\n%s%s%s%sConnection: close\r\n\r\n",
             info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status), type,
-            body.len, seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
+            body.len, id, seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
             seconds == NULL ? "" : "\r\n",
             info->http_status == 401 ? "WWW-Authenticate: " HTTP_CHALLENGE "\r\n" : "") == 0 &&
         blasd_buf_add(&answer, body.data, body.len) == 0)

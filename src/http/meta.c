@@ -51,22 +51,10 @@ bool http_sees_all(const struct http_exchange *exchange) {
 
 /* Of what a worker says of itself, what tells nothing of work. */
 static json_t *without_work(json_t *info) {
-    static const char *const names[] = {"device",
-                                        "device_name",
-                                        "class",
-                                        "units",
-                                        "memory_bytes",
-                                        "blas",
-                                        "gflops_float64",
-                                        "gflops_float32",
-                                        "copy_gbytes_s",
-                                        "cost",
-                                        "id",
-                                        "host",
-                                        "pid",
-                                        "uptime_s",
-                                        "ops",
-                                        "host_memory_bytes"};
+    static const char *const names[] = {
+        "device", "device_name",    "class",          "units",         "memory_bytes",
+        "blas",   "gflops_float64", "gflops_float32", "copy_gbytes_s", "cost",
+        "id",     "host",           "uptime_s",       "ops",           "host_memory_bytes"};
     json_t *device = json_object();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         json_object_set(device, names[i], json_object_get(info, names[i]));
@@ -81,6 +69,7 @@ static json_t *list_devices(const char *text, size_t len, const char *const *unu
     json_t *info;
     json_object_foreach(json_object_get(stats, "workers"), name, info) {
         json_t *device = all && json_is_object(info) ? json_copy(info) : without_work(info);
+        json_object_del(device, "pid"); /* of use on its own machine alone */
         json_object_set_new(device, "worker", json_string(name));
         json_array_append_new(devices, device);
     }
@@ -149,6 +138,11 @@ void http_health_ready(struct http_exchange *exchange) {
         http_reply_json(exchange, json_pack("{s:s,s:s}", "status", "ready", "limits", told));
     else
         http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
+}
+
+void http_version(struct http_exchange *exchange) {
+    const char *version = exchange->home->server->options->version;
+    http_reply_json(exchange, json_pack("{s:s}", "version", version == NULL ? "" : version));
 }
 
 void http_openapi(struct http_exchange *exchange) {

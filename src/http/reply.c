@@ -75,6 +75,7 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
             exchange->answer.tag[0] != '\0' ? "private, no-cache" : "no-store");
     if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)
         add(response, "Connection", "close");
+    add(response, "Request-Id", http_request_id(exchange));
     add_rate(exchange, response);
     if (!exchange->foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
@@ -148,7 +149,8 @@ void http_reply_created(struct http_exchange *exchange, const char *under, const
 }
 
 void http_reply_json(struct http_exchange *exchange, json_t *document) {
-    char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+    char *text =
+        document == NULL ? NULL : json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9));
     struct blasd_buf body;
     blasd_buf_init(&body, 64 * BLASD_MIB);
     if (text == NULL || blasd_buf_puts(&body, text) != 0)
@@ -264,13 +266,10 @@ static bool took_job(const struct http_exchange *exchange) {
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
-static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem,
-                         struct MHD_Response *response) {
-    if (exchange->route == NULL || exchange->route->jobs == NULL) return;
-    if (took_job(exchange)) return;
-    if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
+static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem) {
+    if (exchange->route == NULL || exchange->route->jobs == NULL || took_job(exchange)) return;
+    (void)http_request_id(exchange);
     http_log_refused(exchange, problem);
-    if (response != NULL) add(response, "Request-Id", exchange->id);
 }
 
 const char *http_problem_body(const struct http_dialect *dialect, const struct blasd_err *problem,
@@ -296,7 +295,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     if (response != NULL && problem->code == BLASD_E_quota_exceeded)
         add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
-    note_refusal(exchange, problem, response);
+    note_refusal(exchange, problem);
     if (response != NULL && took_job(exchange) && exchange->form.dialect == NULL)
         http_reply_job_headers(exchange, response, exchange->id); /* where its document is */
     if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {

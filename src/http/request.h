@@ -16,6 +16,7 @@
 #define HTTP_IDEMPOTENCY_KEY_MAX 128
 /* Query parameters that are looked at; no route takes so many, and each takes memory. */
 #define HTTP_PARAMS_MOST 64
+#define HTTP_LABELS_WANTED 8 /* of jobs in a list */
 
 enum http_method {
     HTTP_GET = 1,
@@ -87,7 +88,8 @@ struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results,
         *notify;
-    const char *label;           /* NAME=VALUE or NAME */
+    const char *labels_wanted[HTTP_LABELS_WANTED]; /* NAME=VALUE or NAME; all of them */
+    int label_count;
     int64_t since_us, before_us; /* since 1970 */
     bool forget, dry_run, sha256;
     double wait_s, target_s;
@@ -130,6 +132,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
 int http_request_param(struct http_request *request, unsigned allowed,
                        const struct blasd_limits *limits, const char *name, const char *value,
                        size_t len, struct blasd_err *err);
+/* The name of one of the parameters. */
+const char *http_param_name(unsigned bits);
 /* How long the answer may be held, in seconds; 0: not at all. *preferred is set where that comes
  * from the Prefer header, which is capped by the limit and not refused. */
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,

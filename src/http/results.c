@@ -414,17 +414,10 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
     if (!blasd_state_final(record->state))
         return blasd_fail(err, BLASD_E_not_finished, "", "the job is %s",
                           blasd_state_names[record->state]);
-    if (exchange->form.dialect != NULL &&
-        record->error.code != BLASD_OK) { /* there is no document */
+    if (record->state != BLASD_SUCCEEDED) {
         *err = record->error;
         return -(int)err->code;
     }
-    if (record->state == BLASD_FAILED)
-        return blasd_fail(err, BLASD_E_job_failed, "", "%s: %.180s",
-                          blasd_err_info(record->error.code)->name, record->error.detail);
-    if (record->state != BLASD_SUCCEEDED)
-        return blasd_fail(err, BLASD_E_job_ended_without_result, "", "the job is %s",
-                          blasd_state_names[record->state]);
     if (exchange->captures[1][0] != '\0') {
         exchange->wanted.output = blasd_answer_output(record, exchange->captures[1]);
         if (exchange->wanted.output < 0)
@@ -476,7 +469,7 @@ static void answer_graph(struct http_exchange *exchange, const struct blasd_reco
         return;
     }
     unfolded.slice = (struct blasd_slice){0}; /* it was read */
-    http_result_answer(exchange, 200, &unfolded, payload);
+    http_result_answer(exchange, &unfolded, payload);
     free(graph);
 }
 
@@ -488,10 +481,10 @@ static bool wants_array_alone(const struct http_exchange *exchange,
            exchange->request.accepts.of[BLASD_FORMAT_JSON].q == 0;
 }
 
-void http_result_answer(struct http_exchange *exchange, unsigned unended,
-                        const struct blasd_record *record, const char *payload) {
+void http_result_answer(struct http_exchange *exchange, const struct blasd_record *record,
+                        const char *payload) {
     struct blasd_err err = {0};
-    bool tensors = wants_tensors(exchange);
+    bool tensors = wants_tensors(exchange), made = exchange->request.method == HTTP_POST;
     if (blasd_graph_folded(record)) {
         answer_graph(exchange, record, payload);
         return;
@@ -509,7 +502,7 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     } else if (read_payload(exchange, record, payload, &payload, &err) != 0) {
         http_reply_problem(exchange, &err);
     } else {
-        http_reply_document(exchange, blasd_state_final(record->state) ? 200 : unended, record,
+        http_reply_document(exchange, made && !blasd_state_final(record->state) ? 202 : 200, record,
                             payload);
     }
 }
@@ -546,8 +539,7 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
     } else if (exchange->request.method == HTTP_DELETE) {
         answer_deleted(exchange, &record, (const char *)bytes + payload_at);
     } else if (unended_too || blasd_state_final(record.state))
-        http_result_answer(exchange, exchange->wait.status, &record,
-                           (const char *)bytes + payload_at);
+        http_result_answer(exchange, &record, (const char *)bytes + payload_at);
 }
 
 void http_result_on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
@@ -556,10 +548,12 @@ void http_result_on_record(void *arg, const struct blasd_err *err, const void *r
     http_exchange_release(exchange);
 }
 
-/* A 202 promises the job's end for later. */
+/* A client that was to wait, and is told that the job has not ended, will ask again: its end is
+ * promised for later. */
 void http_jobs_fetch(struct http_exchange *exchange) {
+    bool promised = exchange->request.method == HTTP_POST || exchange->wait.time_up;
     http_exchange_hold(exchange);
-    (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        http_queue(exchange), &exchange->caller.principal, exchange->id, http_result_on_record,
-        exchange);
+    (promised ? blasd_front_queue_keep
+              : blasd_front_queue_get)(http_queue(exchange), &exchange->caller.principal,
+                                       exchange->id, http_result_on_record, exchange);
 }

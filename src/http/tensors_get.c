@@ -115,7 +115,7 @@ void http_tensors_patch_body(struct http_exchange *exchange, const void *bytes, 
                         "the body is larger than what can be changed of a tensor");
 }
 
-/* {"life_s": N}, or the same in the query. */
+/* {"life_s": N} */
 static int read_life(const struct http_exchange *exchange, uint64_t *life_s,
                      struct blasd_err *err) {
     const struct blasd_buf *body = &exchange->body.kept;
@@ -123,13 +123,6 @@ static int read_life(const struct http_exchange *exchange, uint64_t *life_s,
     json_error_t problem;
     json_t *root, *life;
     bool good;
-    if ((exchange->request.query.given & HTTP_PARAM_LIFE) != 0) {
-        if (body->len > 0)
-            return blasd_fail(err, BLASD_E_invalid_field, "life_s",
-                              "give life_s once, in the URL's query or in the body");
-        *life_s = exchange->request.query.life_s;
-        return 0;
-    }
     root = blasd_json_load(body->len == 0 ? "" : body->data, body->len, 8, &problem);
     life = json_object_get(root, "life_s");
     good = json_object_size(root) == 1 && json_is_integer(life) && json_integer_value(life) >= 1 &&

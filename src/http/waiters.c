@@ -28,7 +28,7 @@ static void on_ended(struct blasd_waiter *waiter, const void *bytes, size_t len)
     if (err.code != BLASD_OK)
         http_reply_problem(exchange, &err);
     else
-        http_result_answer(exchange, 200, &record, (const char *)bytes + payload_at);
+        http_result_answer(exchange, &record, (const char *)bytes + payload_at);
 }
 
 static void on_timer(struct blasd_timer *timer) {
@@ -40,7 +40,6 @@ void http_wait_begin(struct http_exchange *exchange, double seconds) {
     struct http_wait *wait = &exchange->wait;
     if (loop->stopping.out_of_time) seconds = 0;
     wait->begun = true;
-    wait->status = 202;
     wait->waiter.ended = on_ended;
     wait->timer.fire = on_timer;
     http_count(&loop->metrics->waiting, 1);

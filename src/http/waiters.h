@@ -5,7 +5,7 @@
 #include "http/exchange.h"
 
 /* The exchange waits from now on, for `seconds`, until http_exchange_wait_end: its waiter is to be
- * given to the queue. When the time is up the answer is 202 and the record as it stands. */
+ * given to the queue. When the time is up the answer is the record as it stands. */
 void http_wait_begin(struct http_exchange *exchange, double seconds);
 /* The time is up (or the service ends). */
 void http_wait_time_up(struct http_exchange *exchange);

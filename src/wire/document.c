@@ -135,14 +135,27 @@ static void write_outputs(struct json_out *out, const struct blasd_record *recor
     json_out_put(out, "}");
 }
 
+/* Writes the parts of its time that are over. Of a job that no worker has begun, or that has not
+ * ended, the others are null. */
+static void write_parts(struct json_out *out, const struct blasd_timing *t, bool begun,
+                        bool ended) {
+    json_out_put(out, ",\"timing\":{\"receive_ms\":%m,\"queue_ms\":", t->receive_us);
+    json_out_put(out, begun || ended ? "%m" : "null", t->queue_us);
+    if (begun && ended)
+        json_out_put(out,
+                     ",\"batch_wait_ms\":%m,\"upload_ms\":%m,\"compute_ms\":%m,"
+                     "\"download_ms\":%m",
+                     t->batch_wait_us, t->upload_us, t->compute_us, t->download_us);
+    else
+        json_out_put(out, ",\"batch_wait_ms\":null,\"upload_ms\":null,\"compute_ms\":null,"
+                          "\"download_ms\":null");
+    json_out_put(out, ended ? ",\"total_ms\":%m" : ",\"total_ms\":null", t->total_us);
+}
+
 /* With how many bytes went over a card's bus; -1: that is not known. */
 static void write_timing(struct json_out *out, const struct blasd_timing *t, int64_t upload_bytes,
                          int64_t download_bytes) {
-    json_out_put(out,
-                 ",\"timing\":{\"receive_ms\":%m,\"queue_ms\":%m,\"batch_wait_ms\":%m,"
-                 "\"upload_ms\":%m,\"compute_ms\":%m,\"download_ms\":%m,\"total_ms\":%m",
-                 t->receive_us, t->queue_us, t->batch_wait_us, t->upload_us, t->compute_us,
-                 t->download_us, t->total_us);
+    write_parts(out, t, true, true);
     if (upload_bytes >= 0)
         json_out_put(out, ",\"upload_bytes\":%i,\"download_bytes\":%i", upload_bytes,
                      download_bytes);
@@ -157,15 +170,18 @@ const char *document_warning_code(const struct blasd_warning *warning) {
 static void write_execution(struct json_out *out, const struct blasd_execution *e) {
     json_out_put(out,
                  ",\"execution\":{\"device\":%n,\"device_name\":%n,\"method\":%n,"
-                 "\"batch_size\":%i,\"attempts\":%i,\"flops\":",
-                 e->device, e->device_name, e->method, (int64_t)e->batch_size,
-                 (int64_t)e->attempts);
+                 "\"batch_size\":",
+                 e->device, e->device_name, e->method);
+    /* one of 0 jobs is not known yet, nor what its jobs take */
+    json_out_put(out, e->batch_size > 0 ? "%i" : "null", (int64_t)e->batch_size);
+    json_out_put(out, ",\"attempts\":%i,\"flops\":", (int64_t)e->attempts);
     /* operations are counted: whole numbers, as far as a double holds them */
-    if (e->flops >= 0 && e->flops < 0x1p53)
-        json_out_put(out, "%u", (uint64_t)e->flops);
+    if (e->batch_size <= 0)
+        json_out_put(out, "null,\"bytes\":null");
+    else if (e->flops >= 0 && e->flops < 0x1p53)
+        json_out_put(out, "%u,\"bytes\":%u", (uint64_t)e->flops, e->bytes);
     else
-        json_out_put(out, "%f", e->flops);
-    json_out_put(out, ",\"bytes\":%u", e->bytes);
+        json_out_put(out, "%f,\"bytes\":%u", e->flops, e->bytes);
     if (e->energy_joules > 0 && e->energy_joules <= DBL_MAX)
         json_out_put(out, ",\"energy_joules\":%f", e->energy_joules);
     json_out_put(out, ",\"warnings\":[");
@@ -269,7 +285,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     write_labels(out, record->labels);
     write_trace(out, record->trace_id);
     write_outputs(out, record, data);
-    write_timing(out, &record->timing, -1, -1);
+    write_parts(out, &record->timing, record->started_us > 0, record->finished_us > 0);
+    json_out_put(out, "}");
     write_execution(out, &record->execution);
     write_cost(out, record);
     if (record->graph != NULL) write_steps(out, record);

@@ -89,8 +89,9 @@ static int read_value(const struct blasd_param *param, const json_t *from, const
     *ret = (struct blasd_value){.given = true};
     switch (param->kind) {
     case BLASD_PARAM_BOOL:
-        if (!json_is_boolean(from)) break;
-        ret->b = json_is_true(from);
+        if (!json_is_boolean(from) && !(json_is_integer(from) && (number == 0 || number == 1)))
+            break;
+        ret->b = json_is_true(from) || number == 1;
         return 0;
     case BLASD_PARAM_INT:
         if (!json_is_number(from) || (json_is_real(from) && !whole(number)) ||

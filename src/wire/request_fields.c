@@ -346,7 +346,7 @@ static int find_op(const struct blasd_request_fields *fields, const struct blasd
     if (*ret != NULL && !(*ret)->composed) return 0;
     blasd_op_names(false, known, sizeof known);
     if (fields->given_in[OP] == BLASD_IN_NOWHERE)
-        return blasd_fail(err, BLASD_E_invalid_field, "op",
+        return blasd_fail(err, BLASD_E_missing_field, "op",
                           "op is missing: say which operation to run, one of %s", known);
     return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", fields->op,
                       known);

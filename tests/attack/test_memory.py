@@ -105,7 +105,7 @@ def test_bodies_that_do_not_end(shared, kind):
 @pytest.mark.parametrize("output", ["json", "npy"])
 def test_readers_that_do_not_read(shared, output):
     side = 700
-    made = shared.request("POST", "/jobs?wait=20&op=matmul", json.dumps({"inputs": {"a": np.random.default_rng(1).random((side, 1)).tolist(), "b": [[1.5] * side]}}).encode(),
+    made = shared.request("POST", "/jobs?wait=20", json.dumps({"op": "matmul", "inputs": {"a": np.random.default_rng(1).random((side, 1)).tolist(), "b": [[1.5] * side]}}).encode(),
                           {"Content-Type": "application/json", "Authorization": f"Bearer {shared.secrets[0]}", "Prefer": "respond-async"})
     path = made.json()["id"]
     kind = "application/x-npy" if output == "npy" else "application/json"

@@ -18,19 +18,19 @@ SIDE = 600  # two of them in float32: 2.9 MB
 
 
 def small():
-    body = json.dumps({"inputs": {"a": [[2]], "b": [[3]]}}).encode()
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[2]], "b": [[3]]}}).encode()
     return head(TYPES["json"], len(body)) + body, lambda answer: json.loads(answer)["outputs"]["c"]["data"] == [[6.0]]
 
 
 def large(seed, accept="npy"):
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(-4, 5, (SIDE, SIDE)).astype(np.float32) for _ in "ab")
-    body = safetensors({"a": a, "b": b})
+    body = safetensors({"a": a, "b": b}, op="matmul")
     return head(TYPES["safetensors"], len(body), accept) + body, lambda answer: answer == npy(a @ b)
 
 
 def head(kind, length, accept="json"):
-    return (f"POST /jobs?wait=60&op=matmul HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+    return (f"POST /jobs?wait=60 HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
             f"Accept: {TYPES[accept]}\r\ncontent-length: {length}\r\n\r\n").encode()
 
 
@@ -84,7 +84,7 @@ def filled(length, seed):
     """A request of that many bytes, head and body, and its check."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(-4, 5, (length // 5, 1)).astype(np.float32), rng.integers(1, 5, (1, 1)).astype(np.float32)
-    body = safetensors({"a": a, "b": b})
+    body = safetensors({"a": a, "b": b}, op="matmul")
     start = head(TYPES["safetensors"], len(body), "npy")
     pad = length - len(start) - len(body) - len("X-Pad: \r\n")
     return (start[:-2] + b"X-Pad: " + b"x" * pad + b"\r\n\r\n" + body, lambda answer: answer == npy(a * b[0, 0]))

@@ -413,7 +413,7 @@ def test_a_step_that_fails_fails_the_graph(service):
     assert (again["state"], again["steps"]) == ("failed", graph["steps"])
     listed = [job for job in service.request("GET", "/jobs?op=graph&state=failed").json()["jobs"] if job["id"] == graph["id"]]
     assert listed and listed[0]["outputs"] == {} and listed[0]["error"]["code"] == "singular_matrix"
-    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
+    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "singular_matrix"
     forgotten = service.request("DELETE", f"/graphs/{graph['id']}?forget=1")
     assert forgotten.status == 200 and forgotten.json() == again
 
@@ -446,7 +446,7 @@ def test_a_long_graph_that_fails_says_so_of_each_step(service):
     states = [step["state"] for step in graph["steps"].values()]
     assert graph["error"]["field"].startswith("steps.x") and graph["steps"]["x"]["state"] == "failed"
     assert len(states) == 601 and states == sorted(states, key=["succeeded", "failed", "skipped"].index) and states.count("failed") == 1
-    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "job_failed"
+    assert service.request("GET", f"/jobs/{graph['id']}/result").json()["code"] == "singular_matrix"
 
 
 def test_computed_data_are_held_to_what_sent_data_are(service):

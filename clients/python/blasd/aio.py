@@ -9,7 +9,7 @@ import os
 import ssl
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -594,6 +594,11 @@ class AsyncClient(AsyncOperations):
     async def forget(self, job_id: str) -> None:
         """See Client.forget."""
         await self._do(self._calls.forget(job_id))
+
+    async def cancel_all(self, state: str | None = None, op: str | None = None, label: str | Sequence[str] | None = None,
+                         since: Any = None, before: Any = None) -> int:
+        """See Client.cancel_all."""
+        return await self._do(self._calls.cancel_all(label, state=state, op=op, since=since, before=before))
 
     async def ops(self) -> list[dict[str, Any]]:
         """What can be asked: the operations with their inputs, parameters and outputs."""

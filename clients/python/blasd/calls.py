@@ -12,7 +12,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -126,12 +126,16 @@ class Calls:
                 yield Sleep(pause)
                 attempt += 1
 
-    def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf, **needs: type) -> Talk[Any]:
+    def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf, body: Document | None = None,
+             **needs: type) -> Talk[Any]:
         """The document of the answer, which has what it needs: members of these names and kinds."""
         headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         if self.share is not None:
             headers["Prefer"] = "share"
-        answer = yield from self.ask(Request(method, path, headers, wait=wait, end=end))
+        pieces = [] if body is None else [memoryview(json.dumps(body).encode())]
+        answer = yield from self.ask(Request(method, path, headers, pieces, wait=wait, end=end))
         return answer.json(**needs)
 
     # --- jobs -------------------------------------------------------------------------------------------------------
@@ -323,6 +327,18 @@ class Calls:
     def forget(self, job_id: str) -> Talk[None]:
         yield from self.json("DELETE", f"/jobs/{checked_id(job_id)}?forget=1")
 
+    def cancel_all(self, labels: str | Sequence[str] | None, **filters: Any) -> Talk[int]:
+        """How many jobs were cancelled, page by page."""
+        named = [labels] if isinstance(labels, str) else labels or []
+        pairs = [*((name, value) for name, value in filters.items() if value is not None), *(("label", label) for label in named)]
+        cancelled, cursor = 0, None
+        while True:
+            text = urllib.parse.urlencode(pairs if cursor is None else [*pairs, ("cursor", cursor)])
+            page = yield from self.json("DELETE", f"/jobs?{text}", cancelled=int)
+            cancelled, cursor = cancelled + page["cancelled"], page.get("cursor")
+            if cursor is None:
+                return cancelled
+
     # --- tensors ----------------------------------------------------------------------------------------------------
 
     def put_tensor(self, value: Any, life_s: int | None, sha256: bool) -> Talk[Tensor]:
@@ -337,8 +353,8 @@ class Calls:
             document = answer.json()
             return Tensor(document["tensors"]["tensor"] if "tensors" in document else document)
 
-    def of_tensor(self, method: str, tensor_id: str, query: str) -> Talk[Document]:
-        document: Document = yield from self.json(method, f"/tensors/{checked_id(tensor_id)}{query}", id=str)
+    def of_tensor(self, method: str, tensor_id: str, body: Document | None = None) -> Talk[Document]:
+        document: Document = yield from self.json(method, f"/tensors/{checked_id(tensor_id)}", body=body, id=str)
         return document
 
     def get_tensor(self, tensor_id: str) -> Talk[Array]:

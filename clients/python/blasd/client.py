@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import named
@@ -237,9 +237,15 @@ class Client(Operations):
         return [Job(self, document) for document in documents]
 
     def forget(self, job_id: str) -> None:
-        """Forgets a job that has ended, with its tensors; cancels it where it has not. Mapped results stay readable;
+        """Forgets a job with its tensors; one that has not ended is cancelled first. Mapped results stay readable;
         where the arrays are gone already, the next result takes their memory."""
         self._do(self._calls.forget(job_id))
+
+    def cancel_all(self, state: str | None = None, op: str | None = None, label: str | Sequence[str] | None = None,
+                   since: Any = None, before: Any = None) -> int:
+        """Cancels the jobs that have not ended and that `jobs` with these filters would list; returns how many. At least
+        one filter is needed; of several labels a job has all."""
+        return self._do(self._calls.cancel_all(label, state=state, op=op, since=since, before=before))
 
     def ops(self) -> list[dict[str, Any]]:
         """What can be asked: a list of operations with their inputs, parameters and outputs."""

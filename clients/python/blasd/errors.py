@@ -129,13 +129,13 @@ class Conflict(Error):
 class Cancelled(Error, concurrent.futures.CancelledError):
     """The job was cancelled. concurrent.futures' CancelledError, too."""
 
-    codes = frozenset({"cancelled", "job_ended_without_result"})
+    codes = frozenset({"cancelled"})
 
 
 class JobFailed(Error):
     """The job failed, and not for its numbers: a device or the service gave up."""
 
-    codes = frozenset({"job_failed", "poisoned", "inputs_lost", "device_error", "out_of_memory", "job_too_long"})
+    codes = frozenset({"poisoned", "inputs_lost", "device_error", "out_of_memory", "job_too_long"})
 
 
 class InputError(InvalidInput, TypeError):

@@ -127,8 +127,8 @@ class _Calls:
         tensor: Tensor = yield from self._client._calls.put_tensor(array, life_s, sha256)
         return tensor
 
-    def _of(self, method: str, tensor: Tensor | str, query: str = "") -> Talk[Tensor]:
-        document: Document = yield from self._client._calls.of_tensor(method, id_of(tensor), query)
+    def _of(self, method: str, tensor: Tensor | str, body: Document | None = None) -> Talk[Tensor]:
+        document: Document = yield from self._client._calls.of_tensor(method, id_of(tensor), body)
         return Tensor(document)
 
 
@@ -152,7 +152,7 @@ class Tensors(_Calls):
 
     def prolong(self, tensor: Tensor | str, life_s: int) -> Tensor:
         """From now on it lives so many seconds from each use."""
-        return self._client._do(self._of("PATCH", tensor, f"?life_s={life_s}"))
+        return self._client._do(self._of("PATCH", tensor, {"life_s": life_s}))
 
     def delete(self, tensor: Tensor | str) -> None:
         """Forgets it; jobs that refer to it already still find it."""
@@ -182,7 +182,7 @@ class AsyncTensors(_Calls):
 
     async def prolong(self, tensor: Tensor | str, life_s: int) -> Tensor:
         """See Tensors.prolong."""
-        return await self._client._do(self._of("PATCH", tensor, f"?life_s={life_s}"))
+        return await self._client._do(self._of("PATCH", tensor, {"life_s": life_s}))
 
     async def delete(self, tensor: Tensor | str) -> None:
         """See Tensors.delete."""

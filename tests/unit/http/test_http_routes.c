@@ -73,8 +73,8 @@ static void test_dialects(void **state) {
 
 static void test_methods(void **state) {
     (void)state;
-    assert_null(find("/jobs", HTTP_DELETE));
-    assert_int_equal(allow, HTTP_GET | HTTP_HEAD | HTTP_POST);
+    assert_null(find("/jobs", HTTP_PATCH));
+    assert_int_equal(allow, HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_DELETE);
     assert_null(find("/jobs/x", HTTP_POST));
     assert_int_equal(allow, HTTP_GET | HTTP_HEAD | HTTP_DELETE);
     assert_null(find("/metrics", HTTP_OTHER));
@@ -110,6 +110,7 @@ static void test_roles(void **state) {
     } may[] = {
         {"/jobs", HTTP_POST, U},
         {"/jobs", HTTP_GET, R | U},
+        {"/jobs", HTTP_DELETE, U},
         {"/jobs/{id}", HTTP_GET, R | U},
         {"/jobs/{id}", HTTP_DELETE, U},
         {"/jobs/{id}/result", HTTP_GET, R | U},
@@ -120,6 +121,7 @@ static void test_roles(void **state) {
         {"/tensors/{id}", HTTP_PATCH, U},
         {"/tensors/{id}", HTTP_DELETE, U},
         {"/graphs", HTTP_POST, U},
+        {"/graphs", HTTP_GET, R | U},
         {"/graphs/{id}", HTTP_GET, R | U},
         {"/graphs/{id}", HTTP_DELETE, U},
         {"/ops", HTTP_GET, M | R | U},
@@ -131,11 +133,12 @@ static void test_roles(void **state) {
         {"/events", HTTP_GET, R | U},
         {"/", HTTP_GET, M | R | U | HTTP_SIGN_IN},
         {"/health/live", HTTP_GET, HTTP_OPEN},
-        {"/health/ready", HTTP_GET, M | R | U},
-        {"/openapi.json", HTTP_GET, M | R | U},
-        {"/docs", HTTP_GET, M | R | U},
-        {"/docs/style.css", HTTP_GET, M | R | U},
-        {"/errors/{code}", HTTP_GET, M | R | U},
+        {"/health/ready", HTTP_GET, HTTP_OPEN},
+        {"/openapi.json", HTTP_GET, HTTP_OPEN},
+        {"/version", HTTP_GET, HTTP_OPEN},
+        {"/docs", HTTP_GET, HTTP_OPEN},
+        {"/docs/style.css", HTTP_GET, HTTP_OPEN},
+        {"/errors/{code}", HTTP_GET, HTTP_OPEN},
         {"/v2", HTTP_GET, M | R | U},
         {"/v2/health/live", HTTP_GET, M | R | U},
         {"/v2/health/ready", HTTP_GET, M | R | U},

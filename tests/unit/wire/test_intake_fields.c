@@ -102,7 +102,7 @@ static void test_op_alone(void **state) {
 static void test_bad_members(void **state) {
     (void)state;
     send_json("{}");
-    expect_failed(BLASD_E_invalid_field, "op",
+    expect_failed(BLASD_E_missing_field, "op",
                   "op is missing: say which operation to run, one of "
                   "mix, plain");
     send_json("{\"op\":\"mux\"}");
@@ -200,7 +200,7 @@ static void test_bad_params(void **state) {
     expect_bad_param("\"p\":\"-Infinity\"", "params.p", "at least 1");
     expect_bad_param("\"p\":\"NaN\"", "params.p", "at least 1");
     expect_bad_param("\"free\":\"one\"", "params.free", "must be a number, not \"one\"");
-    expect_bad_param("\"transpose_a\":1", "params.transpose_a", "true or false, not 1");
+    expect_bad_param("\"transpose_a\":2", "params.transpose_a", "true or false, not 2");
     expect_bad_param("\"mode\":\"tf\"", "params.mode",
                      "\"native\", \"tf32\" or \"bf16\", not \"tf\"");
     expect_bad_param("\"mode\":0", "params.mode", "not 0");
