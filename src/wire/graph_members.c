@@ -160,17 +160,12 @@ static int read_inputs(struct reading *reading, const char *value, const char **
 
 static int read_params(struct reading *reading, const char *value, const char **next,
                        struct blasd_err *err) {
-    json_error_t problem;
     json_t *params;
-    int rc = blasd_json_skip(reading->text, value, next, err);
-    if (rc != 0) return rc;
+    int rc;
     if (*value != '{')
         return blasd_fail(err, BLASD_E_invalid_field, "params",
                           "params must be a JSON object of parameters by name");
-    params = blasd_json_load(value, (size_t)(*next - value), reading->text->depth_max, &problem);
-    if (params == NULL)
-        return blasd_json_fail(reading->text, value + (problem.position > 0 ? problem.position : 0),
-                               err, "%.140s", problem.text);
+    if ((rc = blasd_json_value(reading->text, value, &params, next, err)) != 0) return rc;
     rc = blasd_request_fields_value(&reading->fields, BLASD_IN_BODY, "params", params, err);
     json_decref(params);
     return rc;

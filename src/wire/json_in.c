@@ -1,10 +1,9 @@
 /* The reader of JSON bodies.
  *
  * The text gathers in a capped buffer and is read at the end, in one pass: what stands under
- * "inputs" is lifted straight into tensors, everything else is copied to a small text of its own
- * with `null` in place of the inputs, and that is all jansson sees, where it is more than a plain
- * "op". A number costs jansson 200 ns and a node; here it costs a tenth of that. Read next:
- * json_tensor.c, then json_list.c. */
+ * "inputs" is lifted straight into tensors, and each other member is taken as it is met, by jansson
+ * where it is more than a plain "op" or empty "params". A number costs jansson 200 ns and a node;
+ * here it costs a tenth of that. Read next: json_tensor.c, then json_list.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
 #include "wire/graph_in.h"
@@ -24,22 +23,18 @@ _Static_assert(sizeof(struct json_reader) <= BLASD_READER_ROOM, "raise BLASD_REA
 struct pass {
     const struct blasd_body *body;
     struct blasd_json_text text;
-    struct blasd_buf fields;
     bool lifted;
-    const char *resume; /* where the text goes on behind the inputs */
-    const char *op;     /* the string, where it is plain; NULL otherwise */
-    bool params;        /* there are params, and they are {} */
-    bool others;        /* there is more, for which jansson is needed and its dozen allocations */
-    size_t resume_at;   /* and where that is in the text of the fields */
+    size_t left_out; /* bytes of inputs, and of a graph's members, which have limits of their own */
 };
 
-static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
-    if (blasd_buf_add(&pass->fields, bytes, len) == 0) return 0;
-    if (blasd_buf_fits(&pass->fields, len)) return blasd_no_memory(err);
+/* Whether the text up to `p`, without what is left out, is within its limit. */
+static int check_envelope(const struct pass *pass, const char *p, struct blasd_err *err) {
+    uint64_t most = pass->body->limits->envelope_bytes;
+    if ((size_t)(p - pass->text.start) - pass->left_out <= most) return 0;
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its inputs is larger than %llu bytes, the limit "
                       "envelope_bytes",
-                      (unsigned long long)pass->body->limits->envelope_bytes);
+                      (unsigned long long)most);
 }
 
 static int lift(void *arg, const char *quote, const char *name, const char *value,
@@ -52,61 +47,52 @@ static int lift(void *arg, const char *quote, const char *name, const char *valu
     return blasd_json_tensor(&pass->text, value, pass->body->inputs->sink, to, next, err);
 }
 
-/* Copies to the other fields what came since the last copy, with null in place of the value that
- * begins at `value`. */
-static int leave_out(struct pass *pass, const char *value, struct blasd_err *err) {
-    int rc = keep(pass, pass->resume, (size_t)(value - pass->resume), err);
-    return rc == 0 ? keep(pass, "null", 4, err) : rc;
-}
-
-static void resume(struct pass *pass, const char *from) {
-    pass->resume = from;
-    pass->resume_at = pass->fields.len;
-}
-
 static int take_inputs(struct pass *pass, const char *value, const char **next,
                        struct blasd_err *err) {
-    int rc;
     if (pass->lifted)
         return blasd_json_fail(&pass->text, value, err, "the member \"inputs\" is there twice");
     pass->lifted = true;
-    rc = leave_out(pass, value, err);
-    if (rc == 0 && *value != '{')
-        rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
-                        "inputs must be an object of tensors by name");
-    if (rc == 0) rc = blasd_json_members(&pass->text, value, lift, pass, next, err);
-    if (rc == 0) resume(pass, *next);
-    return rc;
+    if (*value != '{')
+        return blasd_fail(err, BLASD_E_invalid_field, "inputs",
+                          "inputs must be an object of tensors by name");
+    return blasd_json_members(&pass->text, value, lift, pass, next, err);
 }
 
-/* The members of a graph, which has data in them, too. */
-static int take_graph(struct pass *pass, const char *name, const char *value, const char **next,
+/* A member that is no tensor. */
+static int take_field(struct pass *pass, const char *name, const char *value, const char **next,
                       struct blasd_err *err) {
-    int rc = leave_out(pass, value, err);
-    if (rc == 0) rc = blasd_graph_in_member(pass->body->graph, &pass->text, name, value, next, err);
-    if (rc == 0) resume(pass, *next);
+    struct blasd_request_fields *fields = pass->body->fields;
+    json_t *read;
+    int rc;
+    if (strcmp(name, "op") == 0 && blasd_json_plain(value, pass->text.end, next))
+        return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
+                                         (size_t)(*next - value) - 2, err);
+    if (strcmp(name, "params") == 0 && *value == '{' && *blasd_json_space(value + 1) == '}') {
+        *next = blasd_json_space(value + 1) + 1;
+        return blasd_request_fields_text(fields, BLASD_IN_BODY, name, "", 0, err);
+    }
+    if ((rc = blasd_json_value(&pass->text, value, &read, next, err)) != 0) return rc;
+    rc = check_envelope(pass, *next, err);
+    if (rc == 0) rc = blasd_request_fields_value(fields, BLASD_IN_BODY, name, read, err);
+    json_decref(read);
     return rc;
 }
 
-/* A name with escapes is left for jansson: only its plain form is one of ours here. */
 static int take_member(void *arg, const char *quote, const char *name, const char *value,
                        const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
-    const char *end;
-    bool plain = strncmp(quote + 1, name, strlen(name)) == 0;
+    const struct blasd_body *body = pass->body;
     int rc;
-    if (plain && strcmp(name, "inputs") == 0) return take_inputs(pass, value, next, err);
-    if (plain && pass->body->graph != NULL && blasd_request_fields_of_graph(name))
-        return take_graph(pass, name, value, next, err);
-    if ((rc = blasd_json_skip(&pass->text, value, next, err)) != 0) return rc;
-    if (pass->op == NULL && strcmp(name, "op") == 0 && blasd_json_plain(value, *next, &end))
-        pass->op = value;
-    else if (!pass->params && strcmp(name, "params") == 0 && *value == '{' &&
-             blasd_json_space(value + 1) == *next - 1)
-        pass->params = true;
+    if (blasd_request_fields_given(body->fields, name))
+        return blasd_json_fail(&pass->text, quote, err, "a duplicate of %s", name);
+    if (strcmp(name, "inputs") == 0)
+        rc = take_inputs(pass, value, next, err);
+    else if (body->graph != NULL && blasd_request_fields_of_graph(name))
+        rc = blasd_graph_in_member(body->graph, &pass->text, name, value, next, err);
     else
-        pass->others = true;
-    return 0;
+        return take_field(pass, name, value, next, err);
+    if (rc == 0) pass->left_out += (size_t)(*next - value);
+    return rc;
 }
 
 /* Walks over the members of the body's object. */
@@ -114,71 +100,20 @@ static int walk(struct pass *pass, struct blasd_err *err) {
     const struct blasd_json_text *text = &pass->text;
     const char *p = blasd_json_space(text->start);
     int rc;
-    pass->resume = text->start;
     if (p == text->end) return blasd_json_fail(text, p, err, "the body is empty");
     if (*p != '{') return blasd_json_fail(text, p, err, "expected '{': a job is a JSON object");
     if ((rc = blasd_json_members(text, p, take_member, pass, &p, err)) != 0) return rc;
-    rc = keep(pass, pass->resume, (size_t)(p - pass->resume), err);
-    if (rc != 0) return rc;
+    if ((rc = check_envelope(pass, p, err)) != 0) return rc;
     p = blasd_json_space(p);
     if (p != text->end) return blasd_json_fail(text, p, err, "something follows the JSON object");
     return 0;
-}
-
-/* Hands the other fields to jansson and takes them over. */
-static int read_fields(struct pass *pass, struct blasd_err *err) {
-    json_error_t problem;
-    json_t *root =
-        blasd_json_load(pass->fields.data, pass->fields.len, pass->text.depth_max, &problem);
-    const char *name;
-    json_t *value;
-    int rc = 0;
-    if (root == NULL) {
-        size_t at = problem.position > 0 ? (size_t)problem.position : 0;
-        const char *from = pass->text.start;
-        if (at >= pass->resume_at) {
-            at -= pass->resume_at;
-            from = pass->resume;
-        }
-        if (at > (size_t)(pass->text.end - from)) at = (size_t)(pass->text.end - from);
-        return blasd_json_fail(&pass->text, from + at, err, "%.140s", problem.text);
-    }
-    json_object_foreach(root, name, value) {
-        bool inputs = strcmp(name, "inputs") == 0;
-        if (!inputs && !(pass->body->graph != NULL && blasd_request_fields_of_graph(name)))
-            rc = blasd_request_fields_value(pass->body->fields, BLASD_IN_BODY, name, value, err);
-        else if (inputs ? !pass->lifted : !json_is_null(value))
-            rc = blasd_fail(err, BLASD_E_invalid_field, name,
-                            "write the name \"%s\" without escapes", name);
-        if (rc != 0) break;
-    }
-    json_decref(root);
-    return rc;
-}
-
-/* Takes over what needs no jansson. */
-static int take_plain(const struct pass *pass, struct blasd_err *err) {
-    struct blasd_request_fields *fields = pass->body->fields;
-    int rc = 0;
-    if (pass->op != NULL) {
-        size_t len = (size_t)(blasd_json_string_end(pass->op, pass->text.end) - pass->op) - 2;
-        rc = blasd_request_fields_text(fields, BLASD_IN_BODY, "op", pass->op + 1, len, err);
-    }
-    if (rc == 0 && pass->params)
-        rc = blasd_request_fields_text(fields, BLASD_IN_BODY, "params", "", 0, err);
-    return rc;
 }
 
 static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     struct json_reader *reader = (struct json_reader *)base;
     struct pass pass = {.body = reader->body};
     int rc = blasd_body_json_end(reader->body, &reader->bytes, &pass.text, err);
-    if (rc != 0) return rc;
-    blasd_body_buf(reader->body, &pass.fields, (size_t)reader->body->limits->envelope_bytes);
-    rc = walk(&pass, err);
-    if (rc == 0) rc = pass.others ? read_fields(&pass, err) : take_plain(&pass, err);
-    blasd_buf_release(&pass.fields);
-    return rc;
+    return rc == 0 ? walk(&pass, err) : rc;
 }
 
 static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,

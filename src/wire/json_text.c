@@ -252,26 +252,48 @@ static const char *too_deep(const char *text, size_t len, int most) {
     return NULL;
 }
 
-json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
-    const char *deep = too_deep(text, len, most), *zero = memchr(text, '\0', len);
+/* jansson's reading, with duplicate members refused. */
+static json_t *read_strictly(const char *text, size_t len, size_t flags, json_error_t *problem) {
+    const char *zero = memchr(text, '\0', len);
     json_t *root;
+    flags |= JSON_REJECT_DUPLICATES;
     if (zero != NULL) { /* jansson takes one behind a number */
         memset(problem, 0, sizeof *problem);
         problem->position = (int)(zero - text);
         snprintf(problem->text, sizeof problem->text, "a zero byte is not JSON");
         return NULL;
     }
-    if (deep != NULL) {
-        memset(problem, 0, sizeof *problem);
-        problem->position = (int)(deep - text);
-        snprintf(problem->text, sizeof problem->text,
-                 "nested deeper than %d levels, the limit json_depth", most);
-        return NULL;
-    }
-    root = load(text, len, JSON_REJECT_DUPLICATES, problem);
+    root = load(text, len, flags, problem);
     /* 18446744073709551616 is a number like any other, only no int64: whoever wants an integer then
      * refuses it by its name */
     if (root == NULL && json_error_code(problem) == json_error_numeric_overflow)
-        root = load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, problem);
+        root = load(text, len, flags | JSON_DECODE_INT_AS_REAL, problem);
     return root;
+}
+
+json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
+    const char *deep = too_deep(text, len, most);
+    if (deep == NULL) return read_strictly(text, len, 0, problem);
+    memset(problem, 0, sizeof *problem);
+    problem->position = (int)(deep - text);
+    snprintf(problem->text, sizeof problem->text,
+             "nested deeper than %d levels, the limit json_depth", most);
+    return NULL;
+}
+
+int blasd_json_value(const struct blasd_json_text *text, const char *p, json_t **ret,
+                     const char **next, struct blasd_err *err) {
+    json_error_t problem;
+    const char *deep;
+    int rc = blasd_json_skip(text, p, next, err);
+    *ret = NULL;
+    if (rc != 0) return rc;
+    deep = too_deep(p, (size_t)(*next - p), text->depth_max - 1); /* it stands in an object */
+    if (deep != NULL)
+        return blasd_json_fail(
+            text, deep, err, "nested deeper than %d levels, the limit json_depth", text->depth_max);
+    *ret = read_strictly(p, (size_t)(*next - p), JSON_DECODE_ANY, &problem);
+    if (*ret != NULL) return 0;
+    return blasd_json_fail(text, p + (problem.position > 0 ? problem.position : 0), err, "%.140s",
+                           problem.text);
 }

@@ -77,9 +77,13 @@ int blasd_json_members(const struct blasd_json_text *text, const char *p,
  * before the outermost of those lists closes. Right wherever the text is valid. */
 uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char *p, int depth);
 
-/* jansson's reading of `text`, with duplicate members refused; where one integer is beyond int64,
- * all of them are read as reals: new reference, or NULL with
- * `problem` filled. `most`: nesting allowed, since jansson recurses. */
+/* jansson's reading of the value at `p`, whatever its type: new reference in *ret. */
+int blasd_json_value(const struct blasd_json_text *text, const char *p, json_t **ret,
+                     const char **next, struct blasd_err *err);
+
+/* jansson's reading of `text`, an object or a list, with duplicate members refused; where one
+ * integer is beyond int64, all of them are read as reals: new reference, or NULL with `problem`
+ * filled. `most`: nesting allowed, since jansson recurses. */
 json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem);
 
 #endif

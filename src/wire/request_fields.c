@@ -60,6 +60,11 @@ bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const
            (fields->graph && blasd_request_fields_of_graph(name));
 }
 
+bool blasd_request_fields_given(const struct blasd_request_fields *fields, const char *name) {
+    int member = member_of(name);
+    return member >= 0 && fields->given_in[member] == BLASD_IN_BODY;
+}
+
 int blasd_request_fields_removed(const char *name, struct blasd_err *err) {
     if (strcmp(name, REMOVED) != 0) return 0;
     return blasd_fail(err, BLASD_E_feature_removed, REMOVED,

@@ -38,6 +38,8 @@ void blasd_request_fields_release(struct blasd_request_fields *fields);
 
 /* Whether `name` is a member that comes as text, or params.NAME. */
 bool blasd_request_fields_knows(const struct blasd_request_fields *fields, const char *name);
+/* Whether the body had the member. */
+bool blasd_request_fields_given(const struct blasd_request_fields *fields, const char *name);
 /* Refuses a member that earlier versions had, and names what to use instead; 0: it is none. */
 int blasd_request_fields_removed(const char *name, struct blasd_err *err);
 /* Whether it is one that only graphs have. */

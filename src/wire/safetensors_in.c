@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "wire/dtype_codes.h"
 #include "wire/inputs_text.h"
-#include "wire/json_text.h"
+#include "wire/json_list.h"
 #include "wire/sanitize.h"
 
 #include <stdio.h>
@@ -56,64 +56,26 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
         blasd_sanitize(shown, name, strlen(name)));
 }
 
-/* A list of whole numbers from 0, as far as there is room. */
-struct list {
-    bool is_list;
-    size_t count, wrong; /* items; the first that is no such number, or `count` */
-    int64_t values[BLASD_MAX_RANK];
-};
-
-/* One past the whole number from 0 that is at `p`, or NULL where there is none. */
-static const char *read_whole(const char *p, int64_t *value) {
-    const char *from = p;
-    *value = 0;
-    for (; *p >= '0' && *p <= '9'; p++)
-        if (__builtin_mul_overflow(*value, 10, value) ||
-            __builtin_add_overflow(*value, *p - '0', value))
-            return NULL;
-    if (p == from || (*from == '0' && p > from + 1) || *p == '.' || *p == 'e' || *p == 'E')
-        return NULL;
-    return p;
-}
-
-static int read_list(const struct blasd_json_text *text, const char *p, struct list *list,
-                     const char **next, struct blasd_err *err) {
-    list->is_list = *p == '[';
-    if (!list->is_list) return blasd_json_skip(text, p, next, err);
-    list->count = 0;
-    list->wrong = SIZE_MAX;
-    p = blasd_json_space(p + 1);
-    while (*p != ']' || list->count > 0) {
-        int64_t value;
-        const char *behind = read_whole(p, &value);
-        int rc = 0;
-        if (behind == NULL) {
-            if (list->wrong == SIZE_MAX) list->wrong = list->count;
-            rc = blasd_json_skip(text, p, &behind, err);
-            if (rc != 0) return rc;
-        } else if (list->count < BLASD_MAX_RANK) {
-            list->values[list->count] = value;
-        }
-        list->count++;
-        p = blasd_json_space(behind);
-        if (*p == ']') break;
-        if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
-        p = blasd_json_space(p + 1);
-    }
-    if (list->wrong == SIZE_MAX) list->wrong = list->count;
-    *next = p + 1;
-    return 0;
-}
-
 /* The members of an entry, in any order. */
 enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = 7, OTHER = 8 };
 struct members {
     const struct blasd_json_text *text;
+    const char *field;
     unsigned seen;
     bool has_dtype;
     char dtype[BLASD_JSON_WORD];
-    struct list shape, offsets;
+    int rank, offset_count;
+    int64_t shape[BLASD_MAX_RANK], offsets[BLASD_MAX_RANK];
 };
+
+/* A list of whole numbers from 0; one that is too long for any shape is an invalid tensor. */
+static int read_list(const struct members *members, const char *name, const char *p, int *count,
+                     int64_t *values, const char **next, struct blasd_err *err) {
+    int rc = blasd_json_lengths(members->text, p, members->field, count, values, next, err);
+    if (rc == 0 || err->code != BLASD_E_invalid_tensor || *count == BLASD_MAX_RANK) return rc;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
+                      "its %s is no list of whole numbers from 0", name);
+}
 
 static int read_member(void *arg, const char *quote, const char *name, const char *value,
                        const char **next, struct blasd_err *err) {
@@ -126,40 +88,24 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
         return blasd_json_fail(members->text, quote, err, "a duplicate of %s", name);
     members->seen |= which;
     members->has_dtype = members->has_dtype || (which == DTYPE && *value == '"');
-    if (which == SHAPE) return read_list(members->text, value, &members->shape, next, err);
-    if (which == OFFSETS) return read_list(members->text, value, &members->offsets, next, err);
+    if (which == SHAPE)
+        return read_list(members, name, value, &members->rank, members->shape, next, err);
+    if (which == OFFSETS)
+        return read_list(members, name, value, &members->offset_count, members->offsets, next, err);
     if (which == DTYPE && *value == '"')
         return blasd_json_word(members->text, value, members->dtype, next, err);
     return blasd_json_skip(members->text, value, next, err);
 }
 
-static int take_shape(const struct list *shape, const char *field, struct blasd_tensor *tensor,
-                      struct blasd_err *err) {
-    if (!shape->is_list)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field, "%s has no list as its shape",
-                          field);
-    if (shape->count > BLASD_MAX_RANK)
-        return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "its shape has %zu lengths; at most %d are taken", shape->count,
-                          BLASD_MAX_RANK);
-    if (shape->wrong < shape->count)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                          "length %zu of its shape is no whole number from 0", shape->wrong);
-    *tensor = blasd_tensor_make(tensor->dtype, (int)shape->count, shape->values);
-    return blasd_tensor_check(tensor, field, err);
-}
-
-static int take_offsets(const struct list *offsets, const char *field, struct entry *entry,
-                        struct blasd_err *err) {
+static int take_offsets(const struct members *members, struct entry *entry, struct blasd_err *err) {
     uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (!offsets->is_list || offsets->count != 2 || offsets->wrong < 2 ||
-        offsets->values[1] < offsets->values[0])
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+    if (members->offset_count != 2 || members->offsets[1] < members->offsets[0])
+        return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
                           "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)offsets->values[0];
-    entry->end = (uint64_t)offsets->values[1];
+    entry->begin = (uint64_t)members->offsets[0];
+    entry->end = (uint64_t)members->offsets[1];
     if (entry->end - entry->begin == bytes) return 0;
-    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+    return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
                       "its dtype and shape make %llu bytes, its data_offsets %llu",
                       (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
@@ -169,20 +115,18 @@ static int read_description(const struct blasd_json_text *text, const char *valu
                             const char *field, struct entry *entry, const char **next,
                             struct blasd_err *err) {
     struct blasd_tensor *tensor = &entry->to->input.tensor;
-    struct members members;
-    int rc;
-    members.text = text;
-    members.seen = 0;
-    members.has_dtype = false;
-    rc = *value == '{' ? blasd_json_members(text, value, read_member, &members, next, err)
-                       : blasd_json_skip(text, value, next, err);
+    struct members members = {.text = text, .field = field};
+    int rc = *value == '{' ? blasd_json_members(text, value, read_member, &members, next, err)
+                           : blasd_json_skip(text, value, next, err);
     if (rc != 0) return rc;
     if (members.seen != ALL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);
     rc = find_dtype(members.has_dtype ? members.dtype : NULL, field, &tensor->dtype, err);
-    if (rc == 0) rc = take_shape(&members.shape, field, tensor, err);
-    return rc == 0 ? take_offsets(&members.offsets, field, entry, err) : rc;
+    if (rc != 0) return rc;
+    *tensor = blasd_tensor_make(tensor->dtype, members.rank, members.shape);
+    rc = blasd_tensor_check(tensor, field, err);
+    return rc == 0 ? take_offsets(&members, entry, err) : rc;
 }
 
 static int read_entry(struct safetensors_reader *reader, const struct blasd_json_text *text,
