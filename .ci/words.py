@@ -27,13 +27,7 @@ OTHERS = {"CHANGELOG.md"}   # history
 GENERATED = {"docs/errors.md", "docs/limits.md", "docs/metrics.md", "docs/operations.md", "docs/warnings.md"}
 # Documents that are not yet written by these rules. The list only gets shorter.
 NOT_YET = set("""
-bench/README.md
-bench/results/README.md
-clients/c/README.md
-clients/python/README.md
 docs/console.md
-kernels/README.md
-kernels/cuda/README.md
 """.split())
 
 

@@ -37,15 +37,20 @@ static void errors_json(void) {
 }
 
 static void errors_md(void) {
-    puts("# Errors\n\nEvery error is a problem document (RFC 9457). `code` is stable; `retry` says "
-         "whether the same\nrequest can succeed later. `field` names the member at fault, and "
-         "`least` "
-         "what such a\nparameter has to be at the least, where the job tells it (`max_pairs` of "
-         "`distance`).\nGenerated from the table in "
-         "`src/base/err.h`; as JSON in\n`api/errors.json`. Only what is no proper HTTP is "
-         "refused before any of this by libmicrohttpd,\nwith a short page of its own and the end "
-         "of the connection.\n\n"
-         "| code | status | retry | meaning | what to do |\n|---|---|---|---|---|");
+    puts("# Errors\n"
+         "\n"
+         "Every error is a problem document (RFC 9457). `code` is stable. `retry` says whether the "
+         "same\n"
+         "request can succeed later. `field` names the member, `detail` has the value and the "
+         "allowed ones.\n"
+         "`least` is the smallest value with which the job can run, if the job reports it "
+         "(`max_pairs` of\n"
+         "`distance`). Requests that are not valid HTTP get a short page from libmicrohttpd.\n"
+         "\n"
+         "Generated from the table in `src/base/err.h`; as JSON in `api/errors.json`.\n"
+         "\n"
+         "| code | status | retry | meaning | advice |\n"
+         "|---|---|---|---|---|");
     for (int code = 1; code < BLASD_E_COUNT; code++) {
         const struct blasd_err_info *info = blasd_err_info((enum blasd_code)code);
         printf("| `%s` | %d | %s | %s | %s |\n", info->name, info->http_status,
@@ -62,11 +67,16 @@ static void amount(uint64_t value, const char *unit) {
 }
 
 static void limits_md(void) {
-    puts("# Limits\n\nEverything that could grow without bound has a limit. Set one with "
-         "`--limit NAME=VALUE`, or with the\nenvironment variable `BLASD_NAME` in capitals; values "
-         "may end in K, M, G or T (powers of 1024).\nGenerated from the table in "
-         "`src/base/limits.h`.\n\n| name | default | range | unit | meaning "
-         "|\n|---|---|---|---|---|");
+    puts("# Limits\n"
+         "\n"
+         "Every resource has a limit. Set it with `--limit NAME=VALUE`, or with the environment "
+         "variable\n"
+         "`BLASD_NAME` in capitals. Values may end in K, M, G or T (powers of 1024).\n"
+         "\n"
+         "Generated from the table in `src/base/limits.h`.\n"
+         "\n"
+         "| name | default | range | unit | meaning |\n"
+         "|---|---|---|---|---|");
     for (int i = 0; blasd_limits_info(i) != NULL; i++) {
         const struct blasd_limit_info *info = blasd_limits_info(i);
         printf("| `%s` | ", info->name);
@@ -95,12 +105,15 @@ static void metrics_of(const char *scope, const char *about) {
 }
 
 static void metrics_md(void) {
-    puts("# Metrics\n\nWhat `GET /metrics` says, in Prometheus' text format. A row is there once "
-         "there is something to say:\nof devices only what they tell, of operations only what "
-         "was run. How to scrape it, and what to watch, is in\n[observability.md]"
-         "(observability.md). Generated from the table in `src/base/metric_table.h`.");
-    metrics_of("process", "Of each front end: sum them");
-    metrics_of("deployment", "Of the deployment, the same at each front end: take one");
+    puts("# Metrics\n"
+         "\n"
+         "Metrics of `GET /metrics`, in Prometheus' text format. A row appears with its first "
+         "value. Scraping\n"
+         "and queries: [observability](observability.md).\n"
+         "\n"
+         "Generated from the table in `src/base/metric_table.h`.");
+    metrics_of("process", "Per front end: sum");
+    metrics_of("deployment", "Per deployment, equal at each front end: take one");
 }
 
 static void dtypes(unsigned mask) {
@@ -150,8 +163,12 @@ static void param_md(const struct blasd_param *param) {
 }
 
 static void operations_md(void) {
-    puts("# Operations\n\nGenerated from the descriptors in `kernels/*/op_*.c`; `GET /ops` serves "
-         "the same as JSON. The maths\nbehind each stands in `kernels/NAME/README.md`.\n");
+    puts("# Operations\n"
+         "\n"
+         "`GET /ops` returns the same as JSON. The mathematics is in `kernels/NAME/README.md`.\n"
+         "\n"
+         "Generated from the descriptors in `kernels/*/op_*.c`.\n"
+         "");
     for (int i = 0; blasd_ops[i] != NULL; i++) {
         const struct blasd_op *op = blasd_ops[i];
         if (op->composed) continue;
@@ -170,13 +187,17 @@ static void operations_md(void) {
 /* What GET /ops answers. */
 static void warnings_md(void) {
     const struct blasd_warning_info *info;
-    puts(
-        "# Warnings\n\nA job that succeeds says in `execution.warnings` what its results lack, in "
-        "words and numbers, and in\n`execution.warning_codes`, in the same order, a code for each: "
-        "programs read the codes. At most four\nstand in a document; the last one is then "
-        "`others_left_out`. Numbers and codes stay as they are.\nGenerated from the table in "
-        "`src/base/warning.h`.\n\n"
-        "| code | number | meaning | what to do |\n|---|---|---|---|");
+    puts("# Warnings\n"
+         "\n"
+         "A job that succeeds reports doubts in `execution.warnings` (text with numbers) and\n"
+         "`execution.warning_codes` (codes in the same order). A document has at most four; the "
+         "last one is\n"
+         "then `others_left_out`. Codes and numbers are stable.\n"
+         "\n"
+         "Generated from the table in `src/base/warning.h`.\n"
+         "\n"
+         "| code | number | meaning | advice |\n"
+         "|---|---|---|---|");
     for (int i = 0; (info = blasd_warning_row(i)) != NULL; i++)
         printf("| `%s` | %d | %s | %s |\n", info->name, (int)info->code, info->title, info->advice);
 }

@@ -123,11 +123,11 @@ int cli_read_pages(const struct cli *cli, struct blasd_client *client, cli_page_
 /* --- cli_inputs.c: inputs that are no files */
 
 #define CLI_INPUTS                                                                                 \
-    "An INPUT is a file.npy, or what the service has, or makes by a rule:\n"                       \
-    "  tensor:ID[PART]            a tensor that is kept (`blasd tensors put`, --keep)\n"           \
-    "  job:ID/OUTPUT[PART]        an output of a job; a PART is as [0:1000,:]\n"                   \
-    "  https://…                  a .npy file that the service fetches (docs/urls.md)\n"         \
-    "  eye:N, full:SHAPE:VALUE    a SHAPE is as 500x20; @DTYPE may stand behind a rule\n"          \
+    "An INPUT is a file.npy, or one of:\n"                                                         \
+    "  tensor:ID[PART]            a stored tensor (`blasd tensors put`, --keep)\n"                 \
+    "  job:ID/OUTPUT[PART]        an output of a job; PART: [0:1000,:]\n"                          \
+    "  https://…                  a .npy file that the service loads (docs/urls.md)\n"           \
+    "  eye:N, full:SHAPE:VALUE    generated; SHAPE: 500x20; append @DTYPE for a dtype\n"           \
     "  arange:START:STOP:STEP, linspace:START:STOP:N\n"                                            \
     "  random:normal:SHAPE:SEED, random:uniform:SHAPE:SEED\n"
 bool cli_is_url(const char *value);

@@ -11,22 +11,20 @@
 #include <unistd.h>
 
 static const char common[] =
-    "  -u, --url URL              the service: http://HOST:PORT, https://…, unix:/PATH (default:\n"
-    "                             $BLASD_URL, else http://127.0.0.1:8080)\n"
-    "      --api-key-file FILE    the first line is the key, in place of $BLASD_API_KEY\n"
-    "      --ca FILE              of https: the authorities to trust, in place of the system's\n"
-    "      --cert FILE            of https: a client certificate\n"
-    "      --cert-key FILE        its key, where it is not in the same file\n"
-    "      --insecure             of https: the service is not verified\n"
-    "      --retries N            send again what got no answer, under one key, so often (default "
-    "0)\n"
-    "      --json                 one JSON document on standard output, errors too\n";
+    "  -u, --url URL              connect here ($BLASD_URL, else http://127.0.0.1:8080);\n"
+    "                             also https://… and unix:/PATH\n"
+    "      --api-key-file FILE    read the key from the first line (else $BLASD_API_KEY)\n"
+    "      --ca FILE              trust these authorities for https (those of the system)\n"
+    "      --cert FILE            use this client certificate for https\n"
+    "      --cert-key FILE        read its key from this file (that of --cert)\n"
+    "      --insecure             do not verify the service for https\n"
+    "      --retries N            retry N times after a network error (0; idempotent)\n"
+    "      --json                 print one JSON document, errors included\n";
 static const char statuses[] =
     "\n"
-    "Exit status: 0 done; 1 the job failed or was refused; 2 the command line is wrong; 3 the job\n"
-    "has not ended; 4 the service could not be reached, or takes nothing now; 128+N ended by "
-    "signal "
-    "N.\n";
+    "Exit status: 0 success; 1 the job failed or was rejected; 2 invalid command line; 3 the job "
+    "has\n"
+    "not ended; 4 the service is unreachable or busy; 128+N ended by signal N.\n";
 
 /* The usage has a line "%" where the common options go. */
 void cli_print_usage(const struct cli *cli, FILE *out) {

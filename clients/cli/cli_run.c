@@ -8,44 +8,35 @@
 #define MOST_FILES 16
 
 #define ORDER_OPTIONS                                                                              \
-    "  -d, --device DEVICE        auto, cpu or cuda\n"                                             \
-    "  -p, --priority PRIORITY    high, normal or low\n"                                           \
-    "      --deadline-ms MS       a job that has not ended by then expires\n"                      \
-    "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"             \
-    "      --label NAME=VALUE     to find the job by, with `blasd jobs --label`; may be "          \
-    "repeated\n"                                                                                   \
-    "      --notify URL           a URL that is told of its end; see docs/webhooks.md\n"           \
-    "  -s, --share                the service is on this machine, started with --share: inputs "   \
-    "and\n"                                                                                        \
-    "                             results of a MiB and more go through shared memory\n"            \
-    "  -k, --keep OUTPUT          it stays at the service as a tensor, in place of being sent; "   \
-    "may "                                                                                         \
-    "be\n"                                                                                         \
-    "                             repeated\n"
+    "  -d, --device DEVICE        use auto (default), cpu or cuda\n"                               \
+    "  -p, --priority PRIORITY    set high, normal (default) or low\n"                             \
+    "      --deadline-ms MS       let the job expire if it has not ended by then\n"                \
+    "      --idempotency-key KEY  queue the job once per key\n"                                    \
+    "      --label NAME=VALUE     add a label for `blasd jobs --label`; may be repeated\n"         \
+    "      --notify URL           post a webhook at its end; see docs/webhooks.md\n"               \
+    "  -s, --share                use shared memory for 1 MiB and more, on the machine\n"          \
+    "                             of a service started with --share\n"                             \
+    "  -k, --keep OUTPUT          store this output as a tensor; may be repeated\n"
 
 static const char run_usage[] =
     "usage: blasd run OP name=INPUT … [param=value …] [-o [output=]out.npy] …\n"
     "\n"
-    "Sends one job to a running service and prints its outputs, or saves them as .npy files.\n"
-    "  -o, --output [NAME=]FILE   save an output (without a name: the first); may be repeated\n"
-    "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
-    "  -n, --dry-run              only tell what the job would do: shapes, bytes, device, time, "
-    "cost\n"
-    "      --split N              distance, matmul or solve as N jobs, for all workers, on rows or "
-    "right-\n"
-    "                             hand sides; -o names the one file that all of them go to\n"
-    "  -q, --quiet                no progress and no timing\n" ORDER_OPTIONS "%\n"
+    "Sends a job, waits, and prints its outputs or saves them as .npy files.\n"
+    "  -o, --output [NAME=]FILE   save an output (default: the first); may be repeated\n"
+    "  -t, --timeout SECONDS      cancel the job after SECONDS (3600)\n"
+    "  -n, --dry-run              predict shapes, memory, device, time and cost only\n"
+    "      --split N              run distance, matmul or solve as N jobs, by rows or\n"
+    "                             right-hand sides, into the one file of -o\n"
+    "  -q, --quiet                print no progress and no timing\n" ORDER_OPTIONS "%\n"
     "\n" CLI_INPUTS "\n"
     "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
     "Ctrl-C cancels the job.\n";
-static const char submit_usage[] =
-    "usage: blasd submit OP name=INPUT … [param=value …]\n"
-    "\n"
-    "Sends one job to a running service and prints its id, without waiting for its end: `blasd "
-    "get`,\n"
-    "`blasd result` and `blasd cancel` take the id.\n" ORDER_OPTIONS "%\n"
-    "\n" CLI_INPUTS "\n"
-    "Example: blasd submit solve a=a.npy b=b.npy\n";
+static const char submit_usage[] = "usage: blasd submit OP name=INPUT … [param=value …]\n"
+                                   "\n"
+                                   "Sends a job and prints its id for `blasd get`, `blasd result` "
+                                   "and `blasd cancel`.\n" ORDER_OPTIONS "%\n"
+                                   "\n" CLI_INPUTS "\n"
+                                   "Example: blasd submit solve a=a.npy b=b.npy\n";
 
 struct order {
     struct cli cli;

@@ -14,17 +14,17 @@
 #define MOST_JOBS 100
 #define SHORTEST_ID 12
 
-static const char top_usage[] =
-    "usage: blasd top [-n SECONDS]\n"
-    "\n"
-    "Shows a service's queue, devices and jobs, anew each second. Where standard output is no\n"
-    "terminal it is shown once, and so it is as JSON.\n"
-    "  -n, --interval SECONDS     between two looks (default 1)\n"
-    "      --once                 shows it once\n"
-    "%\n"
-    "\n"
-    "Keys: up and down (or k and j) choose a job, c cancels it once it is confirmed with y, space\n"
-    "looks now, q ends.\n";
+static const char top_usage[] = "usage: blasd top [-n SECONDS]\n"
+                                "\n"
+                                "Shows queue, devices and jobs of a service, refreshed every "
+                                "second. If standard output is not a\n"
+                                "terminal, or with --json, it prints them once.\n"
+                                "  -n, --interval SECONDS     refresh every SECONDS (1)\n"
+                                "      --once                 print once\n"
+                                "%\n"
+                                "\n"
+                                "Keys: up and down (or k and j) select a job, c cancels it after "
+                                "y, space refreshes, q quits.\n";
 
 struct top {
     struct cli cli;

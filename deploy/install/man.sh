@@ -16,7 +16,7 @@ mkdir -p "$out/man1" "$out/man3"
             >"$out/man1/blasd-$command.1"
 done
 {
-    printf '.TH BLASD 1 "" "blasd %s" "User Commands"\n.SH NAME\nblasd \\(em BLAS and friends as a service\n' "$version"
+    printf '.TH BLASD 1 "" "blasd %s" "User Commands"\n.SH NAME\nblasd \\(em linear algebra behind an HTTP API\n' "$version"
     printf '.SH SYNOPSIS\n.B blasd\n.I COMMAND\n[options]\n.SH COMMANDS\n'
     "$here/commands.sh" "$blasd" | while read -r command summary; do
         printf '.TP\n.B %s\n%s\n' "$command" "$summary"

@@ -11,9 +11,9 @@
       "Check the matrix, or solve a least-squares problem.")                                       \
     X(2, no_solution, "Systems of a stack have no solution", "See the output info.")               \
     X(3, inexact, "A result is less exact than the method promises",                               \
-      "Let it be refined, or see the output that the warning names.")                              \
+      "Turn refinement on, or see the named output.")                                              \
     X(4, precision_loss, "Elements of a result may have few correct digits, or none",              \
-      "See the output error_estimate, where there is one; send float64 or scale the inputs.")      \
+      "See the output error_estimate; send float64 or scale the inputs.")                          \
     X(5, overflow, "Elements of a result are beyond the range of their dtype",                     \
       "Change the units of the inputs, or send float64.")                                          \
     X(6, underflow, "Elements of a result are below the range of their dtype",                     \
@@ -23,11 +23,11 @@
     X(8, not_positive_definite, "Matrices of a stack are not positive definite",                   \
       "See the output info.")                                                                      \
     X(9, not_converged, "An iteration ended before it converged",                                  \
-      "Raise the number of iterations or the tolerance, where there are such.")                    \
+      "Raise the number of iterations or the tolerance.")                                          \
     X(10, diverged, "An iteration moved away from the solution",                                   \
       "Lower learning_rate, or scale the inputs.")                                                 \
     X(11, not_certifiable, "No bound on the error could be proven",                                \
-      "Do without it, or send a better conditioned problem.")                                      \
+      "Turn certify off, or send a better conditioned problem.")                                   \
     X(12, rank_deficient, "Columns depend on each other: the solution is that of least norm",      \
       "Remove columns, or use a penalty.")                                                         \
     X(13, rank_truncated, "The parameter rcond left out singular values",                          \
@@ -37,24 +37,24 @@
     X(15, no_degrees_of_freedom, "A fit has as many coefficients as observations",                 \
       "Send more observations, or remove columns.")                                                \
     X(16, leverage_one, "An observation decides a coefficient alone",                              \
-      "Remove it, or do without robust standard errors.")                                          \
+      "Remove it, or use nonrobust standard errors.")                                              \
     X(17, negative_r2, "A fit is worse than a constant", "Check the method and its parameters.")   \
     X(18, exact_fit, "A fit leaves no residual: its standard errors are rounding",                 \
       "Do not interpret its statistics.")                                                          \
     X(19, constant_target, "A target does not vary: r2 has no meaning",                            \
       "Do not interpret its statistics.")                                                          \
     X(20, covariance_ill_conditioned, "The inverse of a covariance has few correct digits",        \
-      "Remove features that depend on others, or send VI.")                                        \
-    X(21, zero_row, "A row is zero, for which the metric has no value",                            \
+      "Remove dependent features, or send VI.")                                                    \
+    X(21, zero_row, "The metric has no value for a zero row",                                      \
       "Remove the row, or use another metric.")                                                    \
     X(22, large_integers, "Integers, or sums of them, beyond 2^53 are rounded to float64",         \
-      "Use exact, where the operation has it, or send smaller integers.")                          \
+      "Use exact if the operation has it, or send smaller integers.")                              \
     X(23, integer_overflow, "Integers beyond the range of their dtype wrap around",                \
       "Send smaller integers, or float64.")                                                        \
     X(24, group_without_fit, "Groups of a job have no fit: their outputs are NaN",                 \
       "See the output info.")                                                                      \
     X(127, others_left_out, "A job has more warnings than its document holds",                     \
-      "Send the parts of the job as jobs of their own.")
+      "Send the parts as separate jobs.")
 
 enum blasd_warning_code {
 #define X(number, name, title, advice) BLASD_W_##name = (number),

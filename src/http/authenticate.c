@@ -7,6 +7,7 @@
 #include "http/timeouts.h"
 #include "http/tls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,13 @@ static int check_role(const struct http_exchange *exchange, struct blasd_err *er
     if (exchange->route == NULL || caller->role == BLASD_ROLE_ADMIN ||
         (exchange->route->roles & HTTP_ROLE(caller->role)) != 0)
         return 0;
-    return blasd_fail(err, BLASD_E_forbidden, "", "the key '%s' has the role %s, which may not",
-                      caller->name, blasd_role_names[caller->role]);
+    char roles[64] = "admin";
+    for (int role = 0, len = 5; role < BLASD_ROLE_COUNT; role++)
+        if (role != BLASD_ROLE_ADMIN && (exchange->route->roles & HTTP_ROLE(role)) != 0)
+            len +=
+                snprintf(roles + len, sizeof roles - (size_t)len, " or %s", blasd_role_names[role]);
+    return blasd_fail(err, BLASD_E_forbidden, "", "%s requires role %s; key '%s' has role %s",
+                      exchange->route->path, roles, caller->name, blasd_role_names[caller->role]);
 }
 
 /* Whose certificate the client of this connection has shown; NULL: nobody's. */

@@ -57,32 +57,27 @@ enum {
     {"metrics-tenants", no_argument, NULL, OPTION_TENANTS}
 /* clang-format on */
 #define ACCESS_USAGE                                                                               \
-    "  --keys FILE            let in who shows a key of this file alone; `blasd keys add` makes\n" \
-    "                         keys [BLASD_KEYS]\n"                                                 \
-    "  --first-key            where FILE is missing make it, with a key of an admin, which is\n"   \
-    "                         printed once, on standard error\n"                                   \
+    "  --keys FILE            require a key of this file; see `blasd keys add` [BLASD_KEYS]\n"     \
+    "  --first-key            create FILE if missing, with an admin key that is printed\n"         \
+    "                         once on standard error\n"                                            \
     "  --jwt-keys FILE, --jwt-issuer ISS, --jwt-audience AUD\n"                                    \
-    "                         take tokens, too, that one of these keys (JWKS, or PEM) has\n"       \
-    "                         signed [BLASD_JWT_KEYS, BLASD_JWT_ISSUER, BLASD_JWT_AUDIENCE]\n"     \
+    "                         accept tokens signed by these keys (JWKS or PEM)\n"                  \
+    "                         [BLASD_JWT_KEYS, BLASD_JWT_ISSUER, BLASD_JWT_AUDIENCE]\n"            \
     "  --tls-cert FILE, --tls-key FILE\n"                                                          \
-    "                         speak TLS alone, with this certificate and its key (PEM), read\n"    \
-    "                         anew on SIGHUP [BLASD_TLS_CERT, BLASD_TLS_KEY]\n"                    \
-    "  --tls-client-ca FILE   a client may show a certificate signed by one of these in place of " \
-    "a\n"                                                                                          \
-    "                         key: `blasd keys add --certificate` [BLASD_TLS_CLIENT_CA]\n"         \
+    "                         use TLS only, with this certificate (PEM), read again on\n"          \
+    "                         SIGHUP [BLASD_TLS_CERT, BLASD_TLS_KEY]\n"                            \
+    "  --tls-client-ca FILE   accept client certificates of this authority instead of\n"           \
+    "                         keys: `blasd keys add --certificate` [BLASD_TLS_CLIENT_CA]\n"        \
     "  --insecure-no-keys, --insecure-no-tls\n"                                                    \
-    "                         without these two nothing but loopback or a unix socket is\n"        \
-    "                         listened on without keys, or without TLS\n"                          \
-    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"         \
-    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"       \
-    "  --share                clients on this machine may hand in tensors as files, and map "      \
-    "results:\n"                                                                                   \
-    "                         whoever may write into the blob directory, which is this user's "    \
-    "alone\n"                                                                                      \
-    "  --audit                logs a line for each job that is taken, and for each that has "      \
-    "ended\n"                                                                                      \
-    "  --access-log           logs a line for each request that is answered\n"                     \
-    "  --metrics-tenants      GET /metrics names tenants, with what each has queued and kept\n"
+    "                         allow other addresses than loopback and unix sockets\n"              \
+    "                         without keys, or without TLS\n"                                      \
+    "  --allow-host HOST      accept this Host header; may be repeated\n"                          \
+    "  --allow-origin ORIGIN  accept web pages of this origin; may be repeated\n"                  \
+    "  --share                accept tensors as files from local clients that can write\n"         \
+    "                         into the blob directory; see docs/sharing.md\n"                      \
+    "  --audit                log every accepted and every ended job\n"                            \
+    "  --access-log           log every response\n"                                                \
+    "  --metrics-tenants      add usage by tenant to GET /metrics\n"
 
 /* Whether nobody comes in without a key or a token. */
 static inline bool access_closed(const struct access_options *access) {

@@ -23,23 +23,19 @@
 static const char usage[] =
     "usage: blasd api --redis URL [options]\n"
     "\n"
-    "Takes jobs over HTTP, queues them in Redis, hands their results out, until SIGTERM.\n"
-    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
-    "                         socket, for this user alone where there are no keys\n"
-    "  --loops N              event loops, each a thread; default 1\n" ACCESS_USAGE
-    "  --price TEXT           what a device's time and energy cost, as in\n"
-    "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR: job documents then\n"
-    "                         have a cost [BLASD_PRICE]\n"
-    "  --webhooks             jobs may have \"notify\": a `blasd notify` delivers, to "
-    "--outgoing-hosts\n"
-    "  --puts                 jobs may have \"put\": a `blasd notify --puts` puts their outputs\n"
-    "  --low-latency          idle cores of this machine poll rather than halt; see "
-    "docs/deploying.md\n"
-    "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
-    "  --listen-fds N[,N…]    use these inherited sockets and bind none\n";
+    "Runs the HTTP front end over a given Redis until SIGTERM.\n"
+    "  --listen HOST:PORT     listen here (127.0.0.1:8080); port 0 selects a free one;\n"
+    "                         unix:PATH is a socket, without keys for this user only\n"
+    "  --loops N              run N event loops, each a thread (1)\n" ACCESS_USAGE
+    "  --price TEXT           set prices, for a cost in job documents [BLASD_PRICE], as\n"
+    "                         cpu=0.05/h,cuda=2.5/h,kwh=0.30,currency=EUR\n"
+    "  --webhooks             accept \"notify\" in jobs; run `blasd notify` to deliver\n"
+    "  --low-latency          keep idle cores polling; see docs/deploying.md\n"
+    "  --unusable 'NAME: WHY' list this device as unusable in GET /devices\n"
+    "  --listen-fds N[,N…]    use these inherited sockets; bind none\n";
 static const char notes[] =
-    "The blob store must be the one that the queue's other processes use; default redis.\n"
-    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+    "All processes of a queue must use the same blob store (redis).\n"
+    "Exit status: 0 ended by a signal, 1 start failed, 2 invalid options.\n";
 
 struct settings {
     struct common_options common;

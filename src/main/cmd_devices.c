@@ -15,16 +15,13 @@
 static const char usage[] =
     "usage: blasd devices [--json] [--ids] [--blas PATH] | --url URL\n"
     "\n"
-    "Lists the devices of this machine and measures what the hardware of each can do, which takes\n"
-    "about half a second.\n"
-    "  --json                 as JSON\n"
-    "  --ids                  the names alone, one a line, nothing measured; after a # what cannot "
-    "be\n"
-    "                         used, and why\n"
-    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n"
-    "  --url URL              those of a running service, and what waits for them, in place of "
-    "this\n"
-    "                         machine's; `blasd devices --url URL --help` lists its options\n";
+    "Lists the devices of this machine with their measured hardware rates, in about half a "
+    "second.\n"
+    "  --json                 print JSON\n"
+    "  --ids                  print names only, without measuring; unusable ones after #\n"
+    "  --blas PATH            compute with this library; see docs/devices.md [BLASD_BLAS]\n"
+    "  --url URL              list the devices of a running service instead; options:\n"
+    "                         `blasd devices --url URL --help`\n";
 
 enum form { TABLE, JSON, IDS };
 

@@ -13,13 +13,14 @@ static const char usage[] =
     "       blasd keys list [--file FILE]\n"
     "       blasd keys revoke NAME [--file FILE]\n"
     "\n"
-    "Keeps the file of keys that `blasd up --keys FILE` and `blasd api --keys FILE` let in. add\n"
-    "prints the new key, which nothing shows again; the file holds its hash. A service that runs\n"
-    "sees the change within a second or two.\n"
-    "  --file FILE            default $BLASD_KEYS, else /etc/blasd/keys.json for root, else\n"
-    "                         $XDG_CONFIG_HOME/blasd/keys.json or ~/.config/blasd/keys.json\n"
-    "and of add:\n";
-static const char notes[] = "Exit status: 0 done, 1 not done, 2 wrong options.\n";
+    "Manages the key file of `blasd up --keys FILE` and `blasd api --keys FILE`. add prints the "
+    "new key\n"
+    "once; the file stores its hash. A running service applies changes within two seconds.\n"
+    "  --file FILE            use this file ($BLASD_KEYS, else /etc/blasd/keys.json for\n"
+    "                         root, else $XDG_CONFIG_HOME/blasd/keys.json or\n"
+    "                         ~/.config/blasd/keys.json)\n"
+    "and for add:\n";
+static const char notes[] = "Exit status: 0 success, 1 failure, 2 invalid options.\n";
 
 /* What the command line asks for. */
 struct request {
@@ -47,7 +48,7 @@ static int add(struct request *request) {
         memcpy(key->caller.principal.tenant, key->caller.name, BLASD_TENANT_MAX);
     if (keys_file_add(request->file, key, text, &err) != 0) return complain(&err);
     if (text[0] == '\0') {
-        fprintf(stderr, "who shows a certificate of %s is %s\n", key->certificate, request->name);
+        fprintf(stderr, "certificate %s: key %s\n", key->certificate, request->name);
         return BLASD_EXIT_OK;
     }
     if (puts(text) >= 0 && fflush(stdout) == 0) return BLASD_EXIT_OK;

@@ -18,16 +18,17 @@
 static const char usage[] =
     "usage: blasd notify --redis URL --outgoing-hosts LIST --secrets FILE [options]\n"
     "\n"
-    "Delivers the webhooks of jobs that have ended (\"notify\" in a job), signed as Standard "
-    "Webhooks\n"
-    "say, until SIGTERM. Several may run: one delivers, and another takes over. `blasd up\n"
-    "--webhook-secrets` starts one; see docs/webhooks.md.\n"
-    "  --secrets FILE         lines [TENANT] whsec_BASE64; read again when it changes\n"
-    "                         [BLASD_WEBHOOK_SECRETS]\n"
-    "  --price PRICES         documents have a cost, as those of the front end do [BLASD_PRICE]\n";
+    "Delivers webhooks of ended jobs (\"notify\" in a job), signed as Standard Webhooks, until "
+    "SIGTERM.\n"
+    "One of several delivers; another takes over if it stops. `blasd up --webhook-secrets` starts "
+    "one;\n"
+    "see docs/webhooks.md.\n"
+    "  --secrets FILE         sign with lines [TENANT] whsec_BASE64, read again on\n"
+    "                         change [BLASD_WEBHOOK_SECRETS]\n"
+    "  --price PRICES         add the cost to documents [BLASD_PRICE]\n";
 static const char notes[] =
-    "What is not delivered is tried again, later and later, for the limit webhook_s.\n"
-    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+    "Failed deliveries are retried with growing pauses for webhook_s seconds.\n"
+    "Exit status: 0 ended by a signal, 1 start failed, 2 invalid options.\n";
 
 #define LOOK_NS (200 * BLASD_MS)
 #define CARE_NS (1000 * BLASD_MS) /* between signs of life, and looks at the file */

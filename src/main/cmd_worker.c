@@ -18,22 +18,20 @@
 static const char usage[] =
     "usage: blasd worker --redis URL [options]\n"
     "\n"
-    "Runs jobs of the queue on one device until SIGTERM, which lets the batch in hand end.\n"
-    "  --device DEVICE        cpu:0 (default) or cuda:N\n"
-    "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
-    "  --measured DIR         keeps there what jobs taught of the device's speed, and the BLAS\n"
-    "                         kernels that were found fastest; none: nothing is kept or tried\n"
-    "  --blas PATH            computes with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n"
-    "  --audit                logs a line for each job that has ended [BLASD_AUDIT=1]\n"
-    "  --price PRICES         these lines have a cost, as job documents have [BLASD_PRICE]\n"
-    "  --acl                  prints the rules of a Redis user that may do what workers of the "
-    "queue do,\n"
-    "                         and nothing else; see docs/deploying.md\n";
+    "Runs jobs of the queue on one device until SIGTERM; running jobs finish within drain_s.\n"
+    "  --device DEVICE        use cpu:0 (default) or cuda:N\n"
+    "  --name NAME            set a unique name (HOST-DEVICE-PID)\n"
+    "  --measured DIR         store learned job costs and the fastest BLAS kernels here;\n"
+    "                         none: store and try nothing\n"
+    "  --blas PATH            compute with this library; see docs/devices.md [BLASD_BLAS]\n"
+    "  --audit                log every ended job [BLASD_AUDIT=1]\n"
+    "  --price PRICES         log the cost of ended jobs [BLASD_PRICE]\n"
+    "  --acl                  print the rules of a Redis user for workers, and exit;\n"
+    "                         see docs/deploying.md\n";
 static const char notes[] =
-    "The blob store must be the one that the queue's other processes use; default redis.\n"
-    "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
-    "4 a computation did not stop when it had to.\n";
+    "All processes of a queue must use the same blob store (redis).\n"
+    "Exit status: 0 ended by a signal, 1 start failed, 2 invalid options, 3 device failure,\n"
+    "4 a computation did not stop.\n";
 
 static bool stopping(void *arg) {
     (void)arg;

@@ -41,19 +41,20 @@ const struct option key_options[] = {{"file", required_argument, NULL, 'f'},
                                      {NULL, 0, NULL, 0}};
 
 const char key_options_usage[] =
-    "  --tenant T             whose jobs it sees and submits; default NAME\n"
-    "  --role ROLE            user (default), read, metrics or admin\n"
-    "  --ops OP[,OP…]         it covers these operations alone\n"
-    "  --expires WHEN         2027-01-31, 2027-01-31T12:00:00Z, or 90d for so many days from now\n"
-    "  --certificate NAME     no secret: who shows a client certificate with this common name\n"
-    "                         (see --tls-client-ca of `blasd up`)\n"
-    "  --max-priority P       high (default), normal or low\n"
-    "  --max-jobs N           jobs of its tenant that are queued or running\n"
-    "  --max-bytes N          their inputs and outputs; K, M, G and T are taken\n"
-    "  --max-stored-bytes N   results and tensors of its tenant that are kept\n"
+    "  --tenant T             set the tenant of its jobs (NAME)\n"
+    "  --role ROLE            set user (default), read, metrics or admin\n"
+    "  --ops OP[,OP…]         allow these operations only\n"
+    "  --expires WHEN         set the end: 2027-01-31, 2027-01-31T12:00:00Z, or 90d\n"
+    "  --certificate NAME     accept a client certificate with this common name\n"
+    "                         instead of a secret (see --tls-client-ca of `blasd up`)\n"
+    "  --max-priority P       limit the priority: high (default), normal or low\n"
+    "  --max-jobs N           limit the tenant's queued and running jobs\n"
+    "  --max-bytes N          limit their inputs and outputs; K, M, G, T are accepted\n"
+    "  --max-stored-bytes N   limit the tenant's stored results and tensors\n"
     "  --max-jobs-per-second N\n"
-    "  --max-job-seconds N    how long one job may compute\n"
-    "  --weight N             of its tenant's share of the devices; default 1\n";
+    "                         limit requests about jobs and tensors\n"
+    "  --max-job-seconds N    limit the run time of a job\n"
+    "  --weight N             set the tenant's share of the devices (1)\n";
 
 static int wrong(struct blasd_err *err, const char *option, const char *value, const char *what) {
     return blasd_fail(err, BLASD_E_invalid_field, option, "--%s '%.60s' is not %s", option, value,

@@ -25,32 +25,32 @@ static const struct command {
     const char *summary;
     bool serves; /* it runs on, or starts what does */
 } commands[] = {
-    {"up", blasd_cmd_up, "the whole service on this machine", true},
-    {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given", true},
-    {"worker", blasd_cmd_worker, "one worker alone, over a Redis given", true},
-    {"notify", blasd_cmd_notify, "delivers the webhooks of jobs that have ended", true},
-    {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers", false},
-    {"run", blasd_cli_run, "send one job from files and print or save its results", false},
-    {"submit", blasd_cli_submit, "send one job from files and print its id", false},
-    {"get", blasd_cli_get, "a job as it stands", false},
+    {"up", blasd_cmd_up, "start the complete service on this machine", true},
+    {"api", blasd_cmd_api, "start the HTTP front end over a given Redis", true},
+    {"worker", blasd_cmd_worker, "start a worker over a given Redis", true},
+    {"notify", blasd_cmd_notify, "deliver webhooks of ended jobs", true},
+    {"devices", blasd_cmd_devices, "list devices of this machine, or of a service (--url)", false},
+    {"run", blasd_cli_run, "send a job, wait, print or save its results", false},
+    {"submit", blasd_cli_submit, "send a job and print its id", false},
+    {"get", blasd_cli_get, "print the state of a job", false},
     {"result", blasd_cli_result, "print or save the results of a job", false},
-    {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended", false},
+    {"cancel", blasd_cli_cancel, "cancel jobs, or delete ended ones", false},
     {"jobs", blasd_cli_jobs, "list the jobs of a service", false},
-    {"tensors", blasd_cli_tensors, "keep tensors at a service, list, fetch and forget them", false},
-    {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs", false},
-    {"keys", blasd_cmd_keys, "make, list and revoke keys", false},
+    {"tensors", blasd_cli_tensors, "upload, list, fetch and delete tensors", false},
+    {"top", blasd_cli_top, "show a live view of queue, devices and jobs", false},
+    {"keys", blasd_cmd_keys, "create, list and revoke keys", false},
     {"try-blas", blasd_cmd_try_blas, NULL, false}, /* for this program itself */
-    {"version", cmd_version, "the version of this executable", false},
-    {"help", cmd_help, "this text, or `blasd help COMMAND`", false},
+    {"version", cmd_version, "print the version", false},
+    {"help", cmd_help, "print this text, or the help of a command", false},
 };
 #define COUNT (sizeof commands / sizeof *commands)
 
 static void print_help(FILE *out) {
-    fputs("blasd: BLAS and friends as a service. Usage: blasd COMMAND [options]\n\n", out);
+    fputs("blasd: linear algebra behind an HTTP API. Usage: blasd COMMAND [options]\n\n", out);
     for (size_t i = 0; i < COUNT; i++)
         if (commands[i].summary != NULL)
             fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`blasd help COMMAND` tells the options of each.\n", out);
+    fputs("\n`blasd help COMMAND` lists the options of a command.\n", out);
 }
 
 static const struct command *find(const char *name) {

@@ -9,14 +9,12 @@
 #include <string.h>
 
 const char telemetry_usage[] =
-    "  --log text|json        how log lines are written, default text [BLASD_LOG]\n"
-    "  --otlp URL             sends spans to this collector, as OTLP over HTTP; "
-    "docs/observability.md [BLASD_OTLP]\n"
-    "  --otlp-sample SHARE    of the jobs whose request brings no traceparent, default 0.01 "
-    "[BLASD_OTLP_SAMPLE]\n"
-    "  --otlp-headers FILE    lines NAME: VALUE that go with them, such as a key "
-    "[BLASD_OTLP_HEADERS_FILE,\n"
-    "                         or NAME=VALUE,… in BLASD_OTLP_HEADERS]\n";
+    "  --log text|json        write log lines as text (default) or JSON [BLASD_LOG]\n"
+    "  --otlp URL             send spans to this collector, OTLP over HTTP; see\n"
+    "                         docs/observability.md [BLASD_OTLP]\n"
+    "  --otlp-sample SHARE    sample jobs without traceparent (0.01) [BLASD_OTLP_SAMPLE]\n"
+    "  --otlp-headers FILE    send these lines NAME: VALUE with spans\n"
+    "                         [BLASD_OTLP_HEADERS_FILE, or NAME=VALUE,… in BLASD_OTLP_HEADERS]\n";
 
 static const char *from_environment(const char *name) {
     const char *value = getenv(name);

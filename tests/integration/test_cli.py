@@ -150,7 +150,7 @@ def test_what_a_job_would_do(service, files):
 def test_a_job_that_fails(service, files, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((2, 2)))
     job = run(service.url, "submit", "solve", f"a={tmp_path}/zero.npy", files[1]).stdout.strip()
-    assert "singular" in run(service.url, "get", job, "-w", 30, status=1).stdout
+    assert "Singular matrix" in run(service.url, "get", job, "-w", 30, status=1).stdout
     done = run(service.url, "result", job, "--json", status=1)
     assert json.loads(done.stdout)["error"]["code"] == "singular_matrix" and "singular" in done.stderr
 

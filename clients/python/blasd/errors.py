@@ -148,14 +148,10 @@ class InputError(InvalidInput, TypeError):
 
 # the service's own, as GET /errors and docs/errors.md have them
 _WORDS = {
-    "shape_mismatch": ("The shapes of the inputs do not fit together",
-        "See GET /ops for the shapes the operation takes."),
-    "invalid_shape": ("An input has the wrong number of dimensions or a bad length",
-        "See GET /ops for the shapes the operation takes."),
-    "unsupported_dtype": ("The operation does not take this dtype",
-        "See GET /ops for the dtypes of each input."),
-    "invalid_parameter": ("A parameter has a value it cannot take",
-        "See GET /ops for its type and range."),
+    "shape_mismatch": ("Shapes of the inputs do not match", "See GET /ops for the shapes of each input."),
+    "invalid_shape": ("Invalid number of dimensions or length", "See GET /ops for the shapes of each input."),
+    "unsupported_dtype": ("Unsupported dtype", "See GET /ops for the dtypes of each input."),
+    "invalid_parameter": ("Invalid value of a parameter", "See GET /ops for its type and range."),
 }
 
 _KINDS = (ConnectionError, Timeout, QueueFull, Unavailable, InvalidInput, NumericalError, SingularMatrix,

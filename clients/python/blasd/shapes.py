@@ -25,7 +25,7 @@ class Input(Protocol):
 Arrays = Mapping[str, Input]
 Params = Mapping[str, Any]
 _MOST = 8  # dimensions of any tensor
-_NOT_WELL_FORMED = ("A tensor is not well formed", "Give nested lists of equal lengths, or dtype, shape and data that agree.")
+_NOT_WELL_FORMED = ("Invalid tensor", "Send nested lists of equal lengths, or dtype, shape and data that agree.")
 
 
 def check_shapes(op: str, arrays: Arrays, params: Params) -> None:
