@@ -98,3 +98,11 @@ int blasd_remote_in_finish(struct blasd_remote_in *in, struct blasd_err *err) {
                         blasd_dtype_name(remote->dtype));
     return rc;
 }
+
+void blasd_named_inputs_release(struct blasd_named_inputs *inputs) {
+    for (int i = 0; i < inputs->count; i++) {
+        blasd_remote_free(inputs->items[i].remote);
+        free(inputs->items[i].input.reference);
+    }
+    inputs->count = 0;
+}

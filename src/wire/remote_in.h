@@ -34,5 +34,7 @@ int blasd_remote_in_feed(struct blasd_remote_in *in, const char *bytes, size_t l
                          struct blasd_err *err);
 /* All of it has come: the input is as if it had come with the request. */
 int blasd_remote_in_finish(struct blasd_remote_in *in, struct blasd_err *err);
+/* Ends what the inputs own: where they are still to be fetched from, and what they refer by. */
+void blasd_named_inputs_release(struct blasd_named_inputs *inputs);
 
 #endif

@@ -3,11 +3,9 @@
 
 #include "base/text.h"
 
-#include "wire/remote_in.h"
 #include "wire/sanitize.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in memory");
@@ -51,14 +49,6 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
     blasd_input_init(&item->input);
     *ret = item;
     return 0;
-}
-
-void blasd_named_inputs_release(struct blasd_named_inputs *inputs) {
-    for (int i = 0; i < inputs->count; i++) {
-        blasd_remote_free(inputs->items[i].remote);
-        free(inputs->items[i].input.reference);
-    }
-    inputs->count = 0;
 }
 
 int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_sink *sink,

@@ -36,9 +36,6 @@ struct blasd_named_inputs {
 int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, size_t len,
                            struct blasd_named_input **ret, struct blasd_err *err);
 
-/* Ends what the inputs own. */
-void blasd_named_inputs_release(struct blasd_named_inputs *inputs);
-
 /* The BLASD_VALUES_* that are to be looked for in it. */
 static inline unsigned blasd_named_input_values(const struct blasd_named_input *input) {
     return input->any ? BLASD_VALUES_ALL : blasd_ops_values(input->name);
