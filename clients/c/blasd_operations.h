@@ -141,7 +141,7 @@ static inline struct blasd_request blasd_factor_request(const struct blasd_facto
 }
 
 /* Least squares of least norm, minimise ||b - a @ x||. Outputs: x, residuals, rank, s, optimality,
- * info. */
+ * info, unproven. */
 struct blasd_lstsq {
     /* (..., m, n). Matrices of any shape and rank: one or a stack of them. */
     const struct blasd_array *a;
@@ -151,6 +151,10 @@ struct blasd_lstsq {
     /* Singular values up to rcond times the largest count as 0. Negative: max(m, n) times the eps
      * of the dtype of a. Default: -1. */
     const double *rcond;
+    /* correct: each element of x and residuals is the number of its dtype nearest to the exact one,
+     * on any machine (docs/rounding.md), or NaN and counted in unproven, as all are if the rank is
+     * less than n. One of fast, correct. Default: fast. */
+    const char *rounding;
 };
 static inline struct blasd_request blasd_lstsq_request(const struct blasd_lstsq *of,
                                                        struct blasd_call *call) {
@@ -158,6 +162,7 @@ static inline struct blasd_request blasd_lstsq_request(const struct blasd_lstsq 
     blasd_call_input(call, "a", of->a);
     blasd_call_input(call, "b", of->b);
     blasd_call_float(call, "rcond", of->rcond);
+    blasd_call_choice(call, "rounding", of->rounding);
     return blasd_call_end(call, "lstsq");
 }
 
@@ -231,7 +236,7 @@ static inline struct blasd_request blasd_qr_request(const struct blasd_qr *of,
 /* Linear regression: y = intercept + x coef. Outputs: coef, intercept, stderr, tvalues, pvalues,
  * conf_int, r2, r2_adj, fvalue, f_pvalue, loglik, aic, bic, ssr, tss, scale, df_model, df_resid,
  * rank, singular_values, cond, n_iter, dual_gap, gradient_norm, converged, info, residuals, fitted,
- * cov_params, error_bound. */
+ * cov_params, error_bound, unproven. */
 struct blasd_regression {
     /* (..., n, p). Observations, one a row, of p features. */
     const struct blasd_array *x;
@@ -285,6 +290,11 @@ struct blasd_regression {
      * with not_certifiable says where features are dependent, or too nearly so for a proof.
      * Default: false. */
     const bool *certify;
+    /* ols: correct: each of coef, intercept, ssr, tss and r2 is the number of its dtype nearest to
+     * the exact one, on any machine (docs/rounding.md), or NaN and counted in unproven, as all are
+     * if the rank is less than that of x. Not with sample_weight or row_splits. One of fast,
+     * correct. Default: fast. */
+    const char *rounding;
 };
 static inline struct blasd_request blasd_regression_request(const struct blasd_regression *of,
                                                             struct blasd_call *call) {
@@ -308,6 +318,7 @@ static inline struct blasd_request blasd_regression_request(const struct blasd_r
     blasd_call_bool(call, "cov_params", of->cov_params);
     blasd_call_float(call, "rcond", of->rcond);
     blasd_call_bool(call, "certify", of->certify);
+    blasd_call_choice(call, "rounding", of->rounding);
     return blasd_call_end(call, "regression");
 }
 

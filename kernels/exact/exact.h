@@ -38,4 +38,11 @@ struct blasd_solve;
 bool blasd_exact_solve(struct blasd_task *task, const struct blasd_solve *s, int threads,
                        struct blasd_watch *watch);
 
+struct blasd_lstsq;
+struct regression_shape;
+/* x and residuals; coef, intercept, ssr, tss and r2, of a task that was fitted fast. A task may
+ * fail for memory; where it is stopped, blasd_wanted() says so. */
+void blasd_exact_lstsq(struct blasd_task *task, const struct blasd_lstsq *l, int threads);
+void blasd_exact_ols(struct blasd_task *task, const struct regression_shape *shape, int threads);
+
 #endif

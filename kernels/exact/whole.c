@@ -137,6 +137,24 @@ static void divide(struct blasd_whole *a, const struct divisor *by) {
     settle(a, quotient, (a->length < 0) != by->negative);
 }
 
+void blasd_whole_load(const struct blasd_exact_number *number, int64_t unit,
+                      struct blasd_whole *ret, int64_t room) {
+    memset(ret->limb, 0, (size_t)room * sizeof *ret->limb);
+    for (int l = 0; l < number->length; l++) /* what is below 1 has no digits */
+        for (int half = 0; half < 2; half++) {
+            uint64_t part = half == 0 ? number->limb[l] & 0xffffffffu : number->limb[l] >> 32;
+            int64_t bit = number->exponent - unit + 64 * l + 32 * half;
+            if (part == 0) continue;
+            if (bit < 0) {
+                part >>= -bit;
+                bit = 0;
+            }
+            ret->limb[bit / 64] |= part << bit % 64;
+            if (bit % 64 > 32) ret->limb[bit / 64 + 1] |= part >> (64 - bit % 64);
+        }
+    settle(ret, room, number->negative);
+}
+
 double blasd_whole_quotient(const struct blasd_whole *above, const struct blasd_whole *below,
                             int64_t exponent, enum blasd_dtype dtype, uint64_t *work) {
     int64_t na = size_of(above), nb = size_of(below), n = (na > nb ? na : nb) + 1;
@@ -199,29 +217,6 @@ bool blasd_elimination_prepare(struct blasd_elimination *system) {
     return work <= EXACT_WORK;
 }
 
-/* Loads element (i, j). */
-static void load(const struct blasd_elimination *system, int64_t i, int64_t j) {
-    struct blasd_exact_number number;
-    struct blasd_whole *to = at(system, i, j);
-    int64_t up;
-    system->get(system->arg, i, j, &number);
-    up = number.exponent - system->row[i] - system->column[j];
-    memset(to->limb, 0, (size_t)system->room * sizeof *to->limb);
-    for (int l = 0; l < number.length; l++) /* what is below 1 has no digits */
-        for (int half = 0; half < 2; half++) {
-            uint64_t part = half == 0 ? number.limb[l] & 0xffffffffu : number.limb[l] >> 32;
-            int64_t bit = up + 64 * l + 32 * half;
-            if (part == 0) continue;
-            if (bit < 0) {
-                part >>= -bit;
-                bit = 0;
-            }
-            to->limb[bit / 64] |= part << bit % 64;
-            if (bit % 64 > 32) to->limb[bit / 64 + 1] |= part >> (64 - bit % 64);
-        }
-    settle(to, system->room, number.negative);
-}
-
 static void swap_rows(struct blasd_elimination *system, int64_t i, int64_t k) {
     for (int64_t j = 0; j < system->columns && i != k; j++) {
         struct blasd_whole one = *at(system, i, j);
@@ -277,6 +272,7 @@ static bool substitute(struct blasd_elimination *system, int64_t side, struct di
 int64_t blasd_elimination_solve(struct blasd_elimination *system) {
     int64_t n = system->n, all = n * system->columns, room = system->room;
     struct divisor by = {0};
+    struct blasd_exact_number number;
     system->element = malloc((size_t)all * sizeof *system->element);
     system->limbs = malloc((size_t)(all * room) * sizeof *system->limbs);
     system->work = malloc((size_t)(8 * room + 8) * sizeof *system->work);
@@ -284,7 +280,10 @@ int64_t blasd_elimination_solve(struct blasd_elimination *system) {
     by.limb = system->work + 6 * room + 4;
     for (int64_t i = 0; i < all; i++) {
         system->element[i] = (struct blasd_whole){.limb = system->limbs + i * room};
-        load(system, i / system->columns, i % system->columns);
+        system->get(system->arg, i / system->columns, i % system->columns, &number);
+        blasd_whole_load(&number,
+                         system->row[i / system->columns] + system->column[i % system->columns],
+                         &system->element[i], room);
     }
     for (int64_t k = 0; k < n; k++) {
         int64_t pivot = k;

@@ -15,6 +15,9 @@ void blasd_whole_multiply(struct blasd_whole *ret, const struct blasd_whole *a,
                           const struct blasd_whole *b); /* ret is none of them */
 void blasd_whole_subtract(struct blasd_whole *ret, const struct blasd_whole *a,
                           const struct blasd_whole *b); /* ret may be one of them */
+/* number * 2^-unit, which is a whole number, into its `room` limbs. */
+void blasd_whole_load(const struct blasd_exact_number *number, int64_t unit,
+                      struct blasd_whole *ret, int64_t room);
 /* above / below * 2^exponent, as the nearest number of `dtype`; below is not 0. `work`: 2 more
  * limbs than each of them has. */
 double blasd_whole_quotient(const struct blasd_whole *above, const struct blasd_whole *below,

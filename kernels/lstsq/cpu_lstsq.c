@@ -3,6 +3,7 @@
  * Read next: README.md, then ../lapack/lapack_svd.c. */
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact/exact.h"
 #include "kernels/lstsq/lstsq.h"
 #include "kernels/regression/unique.h"
 
@@ -13,6 +14,7 @@
 struct work {
     struct blasd_stack_work base; /* first */
     struct blasd_lstsq l;
+    int threads; /* of what is done for a whole task */
 };
 
 /* What an item is computed in; the tall matrix is a, or its transpose where it is wide. */
@@ -248,12 +250,15 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
 }
 
 static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {
-    blasd_lstsq_finish(task, &((const struct work *)(const void *)base)->l, true);
+    const struct work *work = (const struct work *)(const void *)base;
+    blasd_lstsq_finish(task, &work->l, true);
+    if (task->outputs[BLASD_LSTSQ_UNPROVEN].rank >= 0)
+        blasd_exact_lstsq(task, &work->l, work->threads);
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
-    struct work work = {.base = {.item = item, .finish = finish}};
+    struct work work = {.base = {.item = item, .finish = finish}, .threads = device->threads};
     int code = blasd_lstsq_read(tasks[0].job, &work.l, err);
     if (code != 0) return code;
     work.base.stack = work.l.stack;

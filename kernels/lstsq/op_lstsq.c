@@ -2,12 +2,15 @@
  * Read next: README.md, then cpu_lstsq.c. */
 #include "base/err.h"
 #include "core/op.h"
+#include "kernels/exact/exact.h"
 #include "kernels/lstsq/lstsq.h"
 
 #include <float.h>
 #include <string.h>
 
 #define COLUMNS_MOST 1000000
+
+static const char *const roundings[] = BLASD_ROUNDING_NAMES;
 
 #define BLASD_DECLARED "kernels/lstsq/lstsq.def"
 #include "core/op_tables.h"
@@ -85,6 +88,13 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_stack_figure(plan, BLASD_LSTSQ_RANK, &l.stack, BLASD_int64);
     blasd_stack_figure(plan, BLASD_LSTSQ_OPTIMALITY, &l.stack, BLASD_float64);
     blasd_stack_figure(plan, BLASD_LSTSQ_INFO, &l.stack, BLASD_int64);
+    if (job->params[BLASD_LSTSQ_ROUNDING].choice == BLASD_ROUNDING_CORRECT) {
+        blasd_stack_figure(plan, BLASD_LSTSQ_UNPROVEN, &l.stack, BLASD_int64);
+        plan->host_only = BLASD_ROUNDING_HOST_ONLY;
+        plan->flops += 20 * plan->items * m * n * (n + (double)l.columns);
+        plan->workspace_bytes += (uint64_t)(8 * m * (n + (double)l.columns) + 500 * n * n);
+        return blasd_exact_check(job, err);
+    }
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact/exact.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/unique.h"
 
@@ -523,6 +524,9 @@ int blasd_regression_tasks(struct blasd_task *tasks, int count, int threads,
     }
     if (run->problems > 0) code = run_all(run, threads, watch, err);
     if (code == 0) warn(run);
+    for (int i = 0; code == 0 && shape.correct && i < count; i++)
+        if (tasks[i].err.code == BLASD_OK) blasd_exact_ols(&tasks[i], &shape, threads);
+    if (code == 0 && !blasd_wanted()) code = blasd_cpu_stopped(err);
 done:
     for (int i = 0; i < BLASD_PARALLEL_MAX; i++)
         for (int way = 0; way < WAYS; way++) room_release(&run->rooms[i][way]);

@@ -1,6 +1,7 @@
 /* The descriptor of regression: what may be asked, and what it will cost.
  *
  * Touches no data. Read next: regression.h. */
+#include "kernels/exact/exact.h"
 #include "kernels/regression/device_fit.h"
 #include "kernels/regression/regression.h"
 
@@ -27,6 +28,8 @@ static const char *const cov_names[] = {[COV_NONROBUST] = "nonrobust",
                                         [COV_HC3] = "HC3",
                                         NULL};
 
+static const char *const roundings[] = BLASD_ROUNDING_NAMES;
+
 #define BLASD_DECLARED "kernels/regression/regression.def"
 #include "core/op_tables.h"
 
@@ -47,7 +50,8 @@ static const unsigned param_methods[] = {
     [PARAM_RESIDUALS] = ~0u,
     [PARAM_COV_PARAMS] = BIT(METHOD_OLS),
     [PARAM_RCOND] = BIT(METHOD_OLS),
-    [PARAM_CERTIFY] = BIT(METHOD_OLS)};
+    [PARAM_CERTIFY] = BIT(METHOD_OLS),
+    [PARAM_ROUNDING] = BIT(METHOD_OLS)};
 
 static int check_params(const struct blasd_job *job, enum regression_method method,
                         struct blasd_err *err) {
@@ -121,6 +125,7 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
     shape->residuals = v[PARAM_RESIDUALS].b;
     shape->cov_params = v[PARAM_COV_PARAMS].b;
     shape->certify = v[PARAM_CERTIFY].b;
+    shape->correct = v[PARAM_ROUNDING].choice == BLASD_ROUNDING_CORRECT;
     shape->alpha = v[PARAM_ALPHA].f;
     shape->l1_ratio = v[PARAM_L1_RATIO].f;
     shape->tol = v[PARAM_TOL].f;
@@ -217,6 +222,8 @@ static int plan_statistics(struct blasd_plan *plan, const struct regression_shap
     if (code == 0) code = add_output(plan, shape, OUT_COND, BLASD_float64, false, 0, 0, 0, err);
     if (code == 0 && shape->cov_params)
         code = add_output(plan, shape, OUT_COV_PARAMS, BLASD_float64, true, 2, q, q, err);
+    if (code == 0 && shape->correct)
+        code = add_output(plan, shape, OUT_UNPROVEN, BLASD_int64, false, 0, 0, 0, err);
     if (code == 0 && shape->certify)
         code = add_output(plan, shape, OUT_ERROR_BOUND, BLASD_float64, true, 1, shape->p, 0, err);
     return code;
@@ -273,6 +280,7 @@ static double count_flops(const struct regression_shape *shape, double steps) {
     if (shape->method == METHOD_OLS && shape->cov != COV_NONROBUST) flops += 3 * n * q * q * t;
     if (shape->method == METHOD_OLS && shape->cov_params) flops += q * q * least * t;
     if (shape->certify) flops += 2 * n * q * q + 150 * n * q * t;
+    if (shape->correct) flops += 20 * n * q * (q + t);
     if (shape->method == METHOD_GD || may_end_early(shape)) flops += step_flops(shape) * steps;
     return flops;
 }
@@ -293,7 +301,18 @@ static double count_bytes(const struct regression_shape *shape) {
     if (shape->method != METHOD_OLS && shape->method != METHOD_GD)
         numbers += (n + 16) * (q + t + 2) + 4 * q * (q + t) + 2 * q * t;
     if (shape->certify) numbers += 4 * q * q + 256 * q;
+    if (shape->correct) numbers += n * (q + t) + 120 * q * (q + t);
     return 8 * numbers + 65536;
+}
+
+/* Rounding correct: what it is rejected for, and what it has. */
+static int plan_correct(const struct blasd_job *job, const struct regression_shape *shape,
+                        struct blasd_plan *plan, struct blasd_err *err) {
+    if (shape->weighted || shape->grouped)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.rounding",
+                          "correct takes neither sample_weight nor row_splits");
+    plan->host_only = BLASD_ROUNDING_HOST_ONLY;
+    return blasd_exact_check(job, err);
 }
 
 static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
@@ -302,6 +321,7 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     double bytes;
     int code = blasd_regression_read(job, &shape, err);
     if (code == 0) code = plan_outputs(plan, &shape, err);
+    if (code == 0 && shape.correct) code = plan_correct(job, &shape, plan, err);
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
     plan->input_dtype[IN_SPLITS] = BLASD_int64;

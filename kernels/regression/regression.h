@@ -37,6 +37,7 @@ struct regression_shape {
     bool many;                           /* y has a dimension of targets */
     bool use_t;                          /* t and not the normal distribution */
     bool residuals, cov_params, certify; /* asked for */
+    bool correct;                        /* coef and sums are the nearest to the exact ones */
     int64_t n, p, q, t; /* observations, features, coefficients with intercept, targets */
     double alpha, l1_ratio, tol, learning_rate, level, rcond;
     int64_t iterations;       /* of gd; most, of lasso and elastic_net */

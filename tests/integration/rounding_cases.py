@@ -134,7 +134,8 @@ def distances_of(x, y, metric):
 def whole_solution(a, b):
     """The exact solution, by fractions; None: a is singular."""
     n = len(a)
-    rows = [[Fraction(float(v)) for v in line] + [Fraction(float(v)) for v in right] for line, right in zip(a, b)]
+    rows = [[Fraction(v) for v in [*line, *right]] for line, right in zip(*(m if isinstance(m, list) else m.tolist()
+                                                                           for m in (a, b)))]
     for k in range(n):
         pivot = next((i for i in range(k, n) if rows[i][k] != 0), None)
         if pivot is None:
@@ -172,6 +173,49 @@ def systems():
         if kind == "hilbert":
             a = 1 / (np.arange(n)[:, None] + np.arange(n) + 1.0)
         yield a, b
+
+
+def fits():
+    """x, y of full rank, whether there is an intercept."""
+    numbers = Numbers(49)
+    for number in range(60):
+        p, t = numbers.pick(1, 2, 3, 5), numbers.pick(1, 1, 2)
+        n = p + 2 + numbers.pick(0, 1, 4, 20)
+        kind = numbers.pick("plain", "integers", "far", "single", "exact", "graded")
+        dtype = "float32" if kind == "single" else "float64"
+        x, y = numbers.array((n, p), 0, 1, dtype, 24), numbers.array((n, t), 0, 1, dtype, 24)
+        if kind == "integers":
+            x = numbers.array((n, p), 0, 5, digits=5).round()
+        if kind == "far":
+            x = x + 2.0**30
+        if kind == "exact":
+            y = np.repeat(x.sum(1, keepdims=True), t, 1)
+        if kind == "graded":
+            x, y = x * 2.0 ** numbers.pick(-150, 150), y * 2.0**-200
+        yield x, y, number % 3 > 0
+
+
+def fit_of(x, y, intercept):
+    """Coefficients, a line for each target; None: not of full rank. Then the sums: residuals', total, r2."""
+    columns = [[Fraction(float(v)) for v in column] for column in x.T]
+    if intercept:
+        columns.insert(0, [Fraction(1)] * len(x))
+    targets = [[Fraction(float(v)) for v in column] for column in y.T]
+
+    def product(a, b):
+        return sum((p * q for p, q in zip(a, b)), Fraction(0))
+    solved = whole_solution([[product(a, b) for b in columns] for a in columns],
+                            [[product(a, b) for b in targets] for a in columns])
+    if solved is None:
+        return None
+    coef = [[row[target] for row in solved] for target in range(len(targets))]
+    ssr, tss = [], []
+    for line, target in zip(coef, targets):
+        left = [v - sum(b * column[i] for b, column in zip(line, columns)) for i, v in enumerate(target)]
+        mean = sum(target) / len(target) if intercept else 0
+        ssr.append(product(left, left))
+        tss.append(sum((v - mean) ** 2 for v in target))
+    return coef, ssr, tss, [None if all_ == 0 else 1 - rest / all_ for rest, all_ in zip(ssr, tss)]
 
 
 def same(got, wish):

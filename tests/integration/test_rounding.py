@@ -5,6 +5,13 @@ import pytest
 import rounding_cases as cases
 
 CORRECT = {"rounding": "correct"}
+# One SHA-256 for all results of a family: equal on each machine, with each compiler and BLAS, in each release.
+GOLDEN = {
+    "products": "66af0889ddd67184b1c456d3996532466a46c429359b8676c9e6ed1e592f2f91",
+    "distances": "085ea5da4d78dc97e13ac71255c6d2b17875fdc66ad3060e8d80cab3ebf56c1f",
+    "solutions": "e7f43c32694f684e5f5f0d30dadd679676aab4f4021d107cb01f731d3729d482",
+    "fits": "0e2ec50c79b54d941c08186ce3d41113e34e39276b1b4e02f0cb41ebf099be2d",
+}
 
 
 @pytest.fixture
@@ -14,13 +21,16 @@ def client(service):
 
 def test_products_are_the_nearest_numbers(client):
     wrong = elements = 0
+    results = []
     for a, b, params, c in cases.products():
         inputs = {"a": a, "b": b} | ({} if c is None else {"c": c})
         got = client.run("matmul", params | CORRECT, **inputs)["c"]
         wish = cases.product_of(a, b, params, c, str(a.dtype))
         wrong += not cases.same(got, wish)
         elements += wish.size
+        results.append(got)
     assert wrong == 0 and elements > 3000
+    assert cases.digest(results) == GOLDEN["products"]
 
 
 INF, NAN = float("inf"), float("nan")
@@ -60,16 +70,18 @@ def test_large_products(client, dtype, swap):
 
 
 def test_distances_are_the_nearest_numbers(client):
-    elements = 0
+    elements, results = 0, []
     for x, y, metric in cases.points():
         inputs, wish = {"x": x} | ({} if y is None else {"y": y}), cases.distances_of(x, y, metric)
         got = client.run("distance", {"metric": metric} | CORRECT, **inputs)["d"]
         assert cases.same(got, wish), (metric, x, y)
         elements += wish.size
+        results.append(got)
         if y is None and len(x) > 1:
             got = client.run("distance", {"metric": metric, "output": "condensed"} | CORRECT, x=x)["d"]
             assert cases.same(got, wish[np.triu_indices(len(x), 1)])
     assert elements > 2000
+    assert cases.digest(results) == GOLDEN["distances"]
 
 
 @pytest.mark.parametrize("metric", cases.METRICS)
@@ -93,6 +105,7 @@ def test_points_that_are_not_finite(client, metric, far, wish):
 
 def test_solutions_are_the_nearest_numbers(client):
     singular = elements = 0
+    results = []
     for a, b in cases.systems():
         wish = cases.whole_solution(a, b)
         if wish is None:
@@ -105,7 +118,9 @@ def test_solutions_are_the_nearest_numbers(client):
         wish = np.array([[cases.nearest(v, str(a.dtype)) for v in row] for row in wish], a.dtype)
         assert cases.same(got["x"], wish), (a, b, got["x"], wish)
         elements += wish.size
+        results.append(got["x"])
     assert elements > 800 and singular > 0
+    assert cases.digest(results) == GOLDEN["solutions"]
 
 
 def test_systems_of_a_stack_and_large_ones(client):
@@ -123,6 +138,48 @@ def test_systems_of_a_stack_and_large_ones(client):
     assert cases.same(got["x"], x + 0.0) and got["unproven"] == 0
 
 
+def test_fits_are_the_nearest_numbers(client):
+    elements, results = 0, []
+    for x, y, intercept in cases.fits():
+        wish = cases.fit_of(x, y, intercept)
+        if wish is None:
+            continue
+        dtype = str(x.dtype)
+        coef = np.array([[cases.nearest(v, dtype) for v in line] for line in wish[0]], dtype)
+        ssr, tss, r2 = (np.array([cases.nearest(v) for v in line]) for line in wish[1:])
+        got = client.run("regression", {"fit_intercept": intercept} | CORRECT, x=x, y=y)
+        assert got["unproven"] == 0
+        assert cases.same(got["coef"], np.ascontiguousarray(coef[:, 1:] if intercept else coef)), (x, y)
+        assert cases.same(got["intercept"], coef[:, 0] + 0 if intercept else np.zeros(len(coef), dtype))
+        assert cases.same(got["ssr"], ssr) and cases.same(got["tss"], tss) and cases.same(got["r2"], r2)
+        elements += coef.size + 3 * len(ssr)
+        results += [got["coef"], got["intercept"], got["ssr"], got["tss"], got["r2"]]
+        if not intercept:
+            got = client.run("lstsq", CORRECT, a=x, b=y)
+            rest = np.array([cases.nearest(v, dtype) for v in wish[1]], dtype)
+            assert cases.same(got["x"], np.ascontiguousarray(coef.T)) and cases.same(got["residuals"], rest)
+            assert got["unproven"] == 0
+    assert elements > 300
+    assert cases.digest(results) == GOLDEN["fits"]
+
+
+def test_fits_of_less_than_full_rank(client):
+    x = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0], [5.0, 10.0]])
+    got = client.run("regression", CORRECT, x=x, y=np.arange(4.0))
+    assert got["unproven"] == 6 and np.isnan(got["coef"]).all() and np.isnan(got["r2"])
+    got = client.run("lstsq", CORRECT, a=np.stack([x, x + np.eye(4)[:, :2]]), b=np.arange(4.0))
+    assert list(got["unproven"]) == [3, 0] and np.isnan(got["x"][0]).all() and not np.isnan(got["x"][1]).any()
+
+
+@pytest.mark.parametrize("form", ["json", "safetensors", "multipart"])
+def test_each_form_has_the_same_bits(service, client, form):
+    random = np.random.default_rng(9)
+    a, b = random.standard_normal((40, 30)), random.standard_normal((30, 20))
+    wish = client.run("matmul", CORRECT, a=a, b=b)["c"]
+    answer = service.post("matmul", {"a": a, "b": b}, CORRECT, form=form, accept="safetensors")
+    assert cases.same(answer.safetensors()[0]["c"], wish)
+
+
 def test_what_is_not_proven_is_said(client):
     a = np.ones((300, 300)) + np.diag(np.r_[0.0, np.full(299, 2.0**-60)])  # ones alone, to float64
     got = client.run("solve", CORRECT, a=a + np.random.default_rng(8).standard_normal((300, 1)), b=np.ones(300))
@@ -132,9 +189,12 @@ def test_what_is_not_proven_is_said(client):
 @pytest.mark.parametrize("params, inputs, word", [
     ({"metric": "minkowski"}, {"x": np.ones((2, 2))}, "sqeuclidean"),
     ({"output": "argmin"}, {"x": np.ones((2, 2))}, "condensed"),
+    ({"method": "ridge"}, {"x": np.ones((3, 1)), "y": np.ones(3)}, "ridge"),
+    ({"method": "ols"}, {"x": np.ones((3, 1)), "y": np.ones(3), "sample_weight": np.ones(3)}, "sample_weight"),
     ({"exact": True}, {"a": np.ones((2, 2), int), "b": np.ones((2, 2), int)}, "modulo"),
     ({}, {"a": np.ones((2, 2), "complex128"), "b": np.ones((2, 2))}, "complex128"),
     ({}, {"a": np.ones((2, 2)), "b": np.ones((2, 2), "int64")}, "int64")])
 def test_what_is_refused(client, params, inputs, word):
     with pytest.raises(blasd.InvalidInput, match=word):
-        client.run("matmul" if "a" in inputs else "distance", params | CORRECT, **inputs)
+        op = "matmul" if "a" in inputs else "regression" if "method" in params else "distance"
+        client.run(op, params | CORRECT, **inputs)

@@ -184,7 +184,8 @@ class Operations:
         value: Result = self._named("factor", given(a=a), given(assume_a=assume_a), **options)
         return value
 
-    def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
+    def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, rounding: str | None = None,
+              **options: Unpack[Options]) -> LstsqResult:
         """Least squares of least norm, minimise ||b - a @ x||. As numpy.linalg.lstsq: (x, residuals, rank, s); for
         stacks, too, where residuals are there whatever the rank.
 
@@ -200,10 +201,13 @@ class Operations:
             sides as its columns. Shape (m,) or (..., m, k).
         rcond: Singular values up to rcond times the largest count as 0. Negative: max(m, n) times the eps of the dtype
             of a. Default: -1.
+        rounding: correct: each element of x and residuals is the number of its dtype nearest to the exact one, on any
+            machine (docs/rounding.md), or NaN and counted in unproven, as all are if the rank is less than n. One of
+            fast, correct. Default: fast.
 
         options: as run takes them.
         """
-        value: LstsqResult = self._named("lstsq", given(a=a, b=b), given(rcond=rcond), **options)
+        value: LstsqResult = self._named("lstsq", given(a=a, b=b), given(rcond=rcond, rounding=rounding), **options)
         return value
 
     def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None, transpose_b: bool | None = None,
@@ -264,7 +268,7 @@ class Operations:
                    learning_rate: float | None = None, iterations: int | None = None, level: float | None = None,
                    cov_type: str | None = None, use_t: bool | None = None, residuals: bool | None = None,
                    cov_params: bool | None = None, rcond: float | None = None, certify: bool | None = None,
-                   **options: Unpack[Options]) -> RegressionResult:
+                   rounding: str | None = None, **options: Unpack[Options]) -> RegressionResult:
         """Linear regression: y = intercept + x coef. Returns the Result, which print shows as a table.
 
         ols solves (weighted) least squares by orthogonal factorisation, in double-double arithmetic where the problem
@@ -313,6 +317,9 @@ class Operations:
             rounding cannot tell from dependent features is left out. Default: 0.
         certify: ols: also prove a bound on the error of each of coef, in error_bound. A warning that begins with
             not_certifiable says where features are dependent, or too nearly so for a proof. Default: false.
+        rounding: ols: correct: each of coef, intercept, ssr, tss and r2 is the number of its dtype nearest to the exact
+            one, on any machine (docs/rounding.md), or NaN and counted in unproven, as all are if the rank is less than
+            that of x. Not with sample_weight or row_splits. One of fast, correct. Default: fast.
         by: A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in
             which they are first met. The Result has them as `groups`; residuals and fitted come in the order of the
             rows given.
@@ -324,7 +331,8 @@ class Operations:
                                               alpha=alpha, l1_ratio=l1_ratio, tol=tol, max_iter=max_iter,
                                               learning_rate=learning_rate, iterations=iterations, level=level,
                                               cov_type=cov_type, use_t=use_t, residuals=residuals,
-                                              cov_params=cov_params, rcond=rcond, certify=certify, by=by), **options)
+                                              cov_params=cov_params, rcond=rcond, certify=certify, rounding=rounding,
+                                              by=by), **options)
         return value
 
     def solve(self, a: Any = None, b: Any = None, factor: Any = None, *, assume_a: str | None = None,
@@ -421,9 +429,11 @@ class AsyncOperations:
         value: Result = await self._named("factor", given(a=a), given(assume_a=assume_a), **options)
         return value
 
-    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, **options: Unpack[Options]) -> LstsqResult:
+    async def lstsq(self, a: Any, b: Any, rcond: float | None = None, *, rounding: str | None = None,
+                    **options: Unpack[Options]) -> LstsqResult:
         """See Client.lstsq."""
-        value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond), **options)
+        value: LstsqResult = await self._named("lstsq", given(a=a, b=b), given(rcond=rcond, rounding=rounding),
+                                               **options)
         return value
 
     async def matmul(self, a: Any, b: Any, c: Any = None, *, transpose_a: bool | None = None,
@@ -447,7 +457,7 @@ class AsyncOperations:
                          learning_rate: float | None = None, iterations: int | None = None, level: float | None = None,
                          cov_type: str | None = None, use_t: bool | None = None, residuals: bool | None = None,
                          cov_params: bool | None = None, rcond: float | None = None, certify: bool | None = None,
-                         **options: Unpack[Options]) -> RegressionResult:
+                         rounding: str | None = None, **options: Unpack[Options]) -> RegressionResult:
         """See Client.regression."""
         value: RegressionResult = await self._named("regression", given(x=x, y=y, sample_weight=sample_weight,
                                                     row_splits=row_splits), given(method=method,
@@ -455,7 +465,7 @@ class AsyncOperations:
                                                     tol=tol, max_iter=max_iter, learning_rate=learning_rate,
                                                     iterations=iterations, level=level, cov_type=cov_type, use_t=use_t,
                                                     residuals=residuals, cov_params=cov_params, rcond=rcond,
-                                                    certify=certify, by=by), **options)
+                                                    certify=certify, rounding=rounding, by=by), **options)
         return value
 
     async def solve(self, a: Any = None, b: Any = None, factor: Any = None, *, assume_a: str | None = None,
