@@ -1,4 +1,5 @@
 """Many fits in one request: row_splits in every form, and labels and frames from Python, beside a job a group."""
+import asyncio
 import base64
 import json
 
@@ -119,6 +120,19 @@ def test_labels_of_any_hashable_type(client, labels):
     fit = client.regression(X[:40, :1], Y[:40], by=np.array(many) if isinstance(labels, np.ndarray) else many)
     assert len(fit.groups) == 3 and fit["n_iter" if "n_iter" in fit else "df_resid"].tolist() == [18, 8, 8]
     assert fit.groups[0] == labels[0] or labels[0] != labels[0]
+
+
+def test_labels_in_flight_and_kept_outputs(service, client):
+    labels = np.arange(len(X)) % 3
+
+    async def fitted():
+        async with blasd.AsyncClient(service.url) as there:
+            return await there.regression(X, Y, by=labels)
+
+    fit = asyncio.run(fitted())
+    assert fit.groups == [0, 1, 2] and np.array_equal(fit["coef"], client.regression(X, Y, by=labels)["coef"])
+    kept = client.regression(X, Y, by=labels, keep="coef")
+    assert kept.groups == [0, 1, 2] and kept.tensors["coef"].shape == (3, 2)
 
 
 def test_labels_that_are_none(client):

@@ -356,6 +356,35 @@ static void ends_between_groups(void **state) {
     trial_free(t);
 }
 
+/* Threads change no bit: pieces are cut by shapes alone. */
+static void threads_change_no_bit(void **state) {
+    enum { GROUPS = 1500 };
+    static int64_t splits[GROUPS + 1];
+    static const int threads[] = {1, 2, 4, 7};
+    struct trial *t;
+    void *first[BLASD_MAX_OUTPUTS] = {NULL};
+    struct blasd_err err;
+    (void)state;
+    for (int64_t g = 0; g < GROUPS; g++) splits[g + 1] = splits[g] + size_of(g);
+    t = plain(splits[GROUPS], GROUPS + 1, splits);
+    for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {
+        assert_int_equal(blasd_job_plan(&t->job, &t->plan, &err), 0);
+        trial_bind(t);
+        assert_int_equal(blasd_regression_tasks(&t->task, 1, threads[k], NULL, &err), 0);
+        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
+            if (t->task.outputs[o].rank < 0) continue;
+            if (k > 0)
+                assert_memory_equal(first[o], t->results[o],
+                                    blasd_tensor_bytes(&t->task.outputs[o]));
+            free(first[o]);
+            first[o] = t->results[o];
+            t->results[o] = NULL;
+        }
+    }
+    for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) free(first[o]);
+    trial_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_jobs_of_their_own),
@@ -365,6 +394,7 @@ int main(void) {
         cmocka_unit_test(refused_before_a_device),
         cmocka_unit_test(certified_groups_have_their_digits),
         cmocka_unit_test(ends_between_groups),
+        cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
