@@ -8,7 +8,7 @@
 #include <console.h>
 
 void http_console_page(struct http_exchange *exchange) {
-    static const char *const headers[][2] = {
+    static const struct http_header headers[] = {
         {"WWW-Authenticate", HTTP_CHALLENGE},  {"Content-Security-Policy", CONSOLE_POLICY},
         {"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"},
         {"Cache-Control", "no-cache"},         {NULL, NULL}};

@@ -155,7 +155,7 @@ static void answer(const struct dry_run *run, const json_t *stats) {
         blasd_buf_release(&body);
         http_reply_fail(run->exchange, BLASD_E_no_space, "", "memory has run out");
     } else {
-        http_reply_buf(run->exchange, 200, HTTP_TYPE_JSON, &body);
+        http_reply(run->exchange, 200, HTTP_TYPE_JSON, NULL, http_buf(&body));
     }
 }
 

@@ -28,33 +28,15 @@ bool http_etag_allows_range(const struct http_exchange *exchange) {
                               has(wanted, exchange->answer.tag));
 }
 
-static enum MHD_Result copy(void *cls, enum MHD_ValueKind kind, const char *name,
-                            const char *value) {
-    (void)kind;
-    if (strncmp(name, "Content-", strlen("Content-")) != 0)
-        (void)MHD_add_response_header(cls, name, value);
-    return MHD_YES;
+bool http_etag_counts(const struct http_exchange *exchange, unsigned status) {
+    return exchange->answer.tag[0] != '\0' && (status == 200 || status == 206) &&
+           (exchange->request.method & (HTTP_GET | HTTP_HEAD)) != 0;
 }
 
-struct MHD_Response *http_etag_apply(const struct http_exchange *exchange, unsigned *status,
-                                     struct MHD_Response *response) {
-    const char *coding, *held = exchange->request.if_none_match;
-    char tag[sizeof exchange->answer.tag + 16], quoted[sizeof tag + 2];
-    struct MHD_Response *empty;
-    if (response == NULL || exchange->answer.tag[0] == '\0' ||
-        (exchange->request.method & (HTTP_GET | HTTP_HEAD)) == 0 ||
-        (*status != 200 && *status != 206))
-        return response;
-    coding = MHD_get_response_header(response, "Content-Encoding");
-    snprintf(tag, sizeof tag, "%s%s%s", exchange->answer.tag, coding == NULL ? "" : ".",
-             coding == NULL ? "" : coding);
-    snprintf(quoted, sizeof quoted, "\"%s\"", tag);
-    (void)MHD_add_response_header(response, "ETag", quoted);
-    if (held == NULL || !has(held, tag)) return response;
-    empty = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    if (empty == NULL) return response;
-    (void)MHD_get_response_headers(response, copy, empty);
-    MHD_destroy_response(response);
-    *status = 304;
-    return empty;
+bool http_etag_held(const struct http_exchange *exchange, bool packed, char tag[HTTP_TAG]) {
+    const char *held = exchange->request.if_none_match;
+    int len = snprintf(tag, HTTP_TAG, "\"%s%s\"", exchange->answer.tag, packed ? ".gzip" : "");
+    char plain[HTTP_TAG];
+    snprintf(plain, sizeof plain, "%.*s", len - 2, tag + 1);
+    return held != NULL && has(held, plain);
 }

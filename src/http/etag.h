@@ -6,13 +6,15 @@
 
 #include "http/exchange.h"
 
+#define HTTP_TAG 180 /* bytes of an ETag */
+
 /* Gives the answer the tag of the output, or tensor, that its path names, in its format. */
 void http_etag_of_output(struct http_exchange *exchange, const char *type);
 /* Whether a range of the answer may be sent: the client has the representation with that tag. */
 bool http_etag_allows_range(const struct http_exchange *exchange);
-/* Adds the tag to an answer of status 200 or 206, and makes it a 304 if the client has that one.
- * Takes the response, which may be NULL. */
-struct MHD_Response *http_etag_apply(const struct http_exchange *exchange, unsigned *status,
-                                     struct MHD_Response *response);
+/* Whether an answer of this status has a tag. */
+bool http_etag_counts(const struct http_exchange *exchange, unsigned status);
+/* Writes the ETag of what is sent, as it is or compressed; whether the client has that one. */
+bool http_etag_held(const struct http_exchange *exchange, bool packed, char tag[HTTP_TAG]);
 
 #endif

@@ -172,7 +172,6 @@ static struct stream *stream_new(struct http_exchange *exchange) {
 
 void http_events_get(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
-    struct MHD_Response *response;
     struct stream *stream;
     if (loop->stopping.draining) {
         http_reply_fail(exchange, BLASD_E_draining, "", "the service is shutting down");
@@ -185,17 +184,17 @@ void http_events_get(struct http_exchange *exchange) {
         return;
     }
     if ((stream = stream_new(exchange)) == NULL) return;
-    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, stream,
-                                                 stream_free);
-    if (response == NULL) stream_free(stream);
-    if (response != NULL) {
-        http_reply_headers(exchange, response, "text/event-stream");
-        (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx */
-    }
     loop->streams.timer.fire = on_look;
     if (loop->streams.timer.slot == 0) /* who comes does not put off those who are there */
         (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
-    http_exchange_answer(exchange, 200, response);
+    http_reply(exchange, 200, "text/event-stream",
+               (const struct http_header[]){{"X-Accel-Buffering", "no"} /* nginx */, {NULL, NULL}},
+               (struct http_body){.kind = HTTP_PIECES,
+                                  .read = read_stream,
+                                  .release = stream_free,
+                                  .cls = stream,
+                                  .size = -1,
+                                  .block = BLOCK_BYTES});
 }
 
 /* The first loop's part. */

@@ -5,7 +5,6 @@
 #include "base/container.h"
 #include "base/hash.h"
 #include "base/id.h"
-#include "http/etag.h"
 #include "http/timeouts.h"
 
 #include <inttypes.h>
@@ -186,7 +185,7 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
         if (response != NULL) MHD_destroy_response(response);
         return;
     }
-    exchange->answer.response = http_etag_apply(exchange, &status, response);
+    exchange->answer.response = response;
     exchange->answer.status = status;
     http_exchange_resume(exchange);
 }

@@ -34,6 +34,7 @@ struct blasd_fetcher;
 struct blasd_intake_options;
 struct http_events;
 struct http_exchange;
+struct http_header;
 struct http_inference;
 struct http_remote_inputs;
 struct http_loop;
@@ -169,8 +170,9 @@ struct http_dialect {
     struct blasd_answer *(*answer)(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err);
-    /* Adds the headers of such an answer. */
-    void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
+    /* The headers of such an answer beside its Content-Type, which is returned; `text` is room for
+     * one. */
+    const char *(*headers)(struct http_exchange *exchange, struct http_header *rows, char text[80]);
     /* POST: says what reads the body. */
     void (*intake)(struct http_exchange *exchange, struct blasd_intake_options *options);
     void (*release)(struct http_exchange *exchange); /* frees what is in exchange->form */

@@ -94,13 +94,14 @@ static struct blasd_answer *answer(struct http_exchange *exchange,
     return blasd_oip_answer(record, payload, &inference->oip, &inference->header_bytes, err);
 }
 
-static void headers(struct http_exchange *exchange, struct MHD_Response *response) {
-    char text[32];
+static const char *headers(struct http_exchange *exchange, struct http_header *rows,
+                           char text[80]) {
     size_t bytes = exchange->form.inference->header_bytes;
-    http_reply_headers(exchange, response, bytes > 0 ? "application/octet-stream" : HTTP_TYPE_JSON);
-    if (bytes == 0) return;
-    snprintf(text, sizeof text, "%zu", bytes);
-    (void)MHD_add_response_header(response, "Inference-Header-Content-Length", text);
+    if (bytes == 0) return HTTP_TYPE_JSON;
+    snprintf(text, 80, "%zu", bytes);
+    rows[0] = (struct http_header){"Inference-Header-Content-Length", text};
+    rows[1] = (struct http_header){NULL, NULL};
+    return "application/octet-stream";
 }
 
 const struct http_dialect http_inference_dialect = {.prefix = "/v2",

@@ -97,7 +97,7 @@ static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
             http_reply_fail(exchange, BLASD_E_no_space, "",
                             "memory has run out; ask for fewer jobs");
         else
-            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+            http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_buf(&body));
         blasd_buf_release(&body);
     }
     http_exchange_release(exchange);
@@ -157,7 +157,7 @@ static void one_less(struct cancelling *all) {
              put_cursor(all->cursor, &body) != 0 || blasd_buf_puts(&body, "}") != 0)
         http_reply_no_memory(exchange);
     else
-        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+        http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_buf(&body));
     blasd_buf_release(&body);
 }
 

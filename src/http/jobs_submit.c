@@ -98,7 +98,7 @@ static void answer_queued(struct http_upload *upload) {
     snprintf(queued.op, sizeof queued.op, "%s", upload->op);
     memcpy(queued.labels, upload->labels, sizeof queued.labels);
     memcpy(queued.trace_id, upload->exchange->request.tracing.trace.id, sizeof queued.trace_id);
-    http_reply_document(upload->exchange, 202, &queued, NULL);
+    http_reply_document(upload->exchange, 202, &queued, NULL, NULL, NULL);
 }
 
 static void on_cancelled(void *arg, const struct blasd_err *err, const void *record, size_t len) {

@@ -89,10 +89,11 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
                              struct MHD_Connection *connection, int fd,
                              const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
-    const char *seconds = http_retry_after(problem->code);
+    struct http_problem_headers headers;
     struct blasd_buf body, answer;
     char id[HTTP_REQUEST_ID + 1];
     const char *type;
+    bool failed;
     if (fd < 0) return;
     http_metrics_request(loop->metrics, http_route_number(loop, route), (unsigned)info->http_status,
                          problem->code);
@@ -101,15 +102,18 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
     blasd_buf_init(&answer, 32 * BLASD_KIB);
     type = http_problem_body(route == NULL ? NULL : loop->server->dialect_of(route->path), problem,
                              &body);
-    if (type != NULL &&
-        blasd_buf_printf(
-            &answer,
-            "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n"
-            "Content-Length: %zu\r\nRequest-Id: %s\r\n%s%s%s%sConnection: close\r\n\r\n",
-            info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status), type,
-            body.len, id, seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
-            seconds == NULL ? "" : "\r\n",
-            info->http_status == 401 ? "WWW-Authenticate: " HTTP_CHALLENGE "\r\n" : "") == 0 &&
+    http_problem_headers(NULL, problem, &headers);
+    failed =
+        type == NULL ||
+        blasd_buf_printf(&answer,
+                         "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                         "Request-Id: %s\r\nConnection: close\r\n",
+                         info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status),
+                         type, body.len, id) != 0;
+    for (const struct http_header *row = headers.rows; row->name != NULL && !failed; row++)
+        failed = row->value != NULL &&
+                 blasd_buf_printf(&answer, "%s: %s\r\n", row->name, row->value) != 0;
+    if (!failed && blasd_buf_puts(&answer, "\r\n") == 0 &&
         blasd_buf_add(&answer, body.data, body.len) == 0)
         send_last(loop, connection, fd, &answer);
     blasd_buf_release(&answer);

@@ -12,11 +12,7 @@
 static void show_ops(struct http_exchange *exchange, const struct blasd_op *only) {
     struct blasd_buf body;
     blasd_buf_init(&body, 16 * BLASD_MIB);
-    if (blasd_ops_document(only, &body) == 0)
-        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-    else
-        http_reply_no_memory(exchange);
-    blasd_buf_release(&body);
+    http_reply_written(exchange, blasd_ops_document(only, &body), &body);
 }
 
 void http_ops_list(struct http_exchange *exchange) {
@@ -110,7 +106,7 @@ char *http_devices_text(const struct http_server *server, const char *stats, siz
 
 void http_health_live(struct http_exchange *exchange) {
     static const char live[] = "{\"status\":\"live\"}";
-    http_reply_static(exchange, 200, HTTP_TYPE_JSON, live, sizeof live - 1);
+    http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_text(live, sizeof live - 1));
 }
 
 bool http_health_check(struct http_exchange *exchange) {
@@ -137,7 +133,7 @@ void http_health_ready(struct http_exchange *exchange) {
     if (told[0] != '\0')
         http_reply_json(exchange, json_pack("{s:s,s:s}", "status", "ready", "limits", told));
     else
-        http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
+        http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_text(ready, sizeof ready - 1));
 }
 
 void http_version(struct http_exchange *exchange) {

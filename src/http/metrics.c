@@ -250,7 +250,7 @@ static void show(struct http_exchange *exchange, const char *stats, size_t len) 
              put_http(server, &out) | put_redis(server, &out) | put_limits(server, &out) |
              put_spans(server, &out) | put_process(server, &out);
     if (failed == 0)
-        http_reply_buf(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+        http_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, http_buf(&out));
     else
         http_reply_no_memory(exchange);
     blasd_buf_release(&out);

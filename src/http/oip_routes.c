@@ -26,15 +26,6 @@ const struct blasd_op *http_oip_model_find(struct http_exchange *exchange, struc
     return NULL;
 }
 
-/* Answers with a document that was written, or not. */
-static void reply(struct http_exchange *exchange, struct blasd_buf *body, int rc) {
-    if (rc == 0)
-        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, body);
-    else
-        http_reply_no_memory(exchange);
-    blasd_buf_release(body);
-}
-
 /* Answers with what `write` makes of the model that the path names. */
 static void reply_model(struct http_exchange *exchange,
                         int (*write)(const struct blasd_op *op, struct blasd_buf *out)) {
@@ -45,22 +36,23 @@ static void reply_model(struct http_exchange *exchange,
     if (op == NULL)
         http_reply_problem(exchange, &err);
     else
-        reply(exchange, &body, write(op, &body));
+        http_reply_written(exchange, write(op, &body), &body);
 }
 
 void http_oip_server(struct http_exchange *exchange) {
     const struct blasd_http_options *options = exchange->home->server->options;
     struct blasd_buf body;
     blasd_buf_init(&body, DOCUMENT_MOST);
-    reply(exchange, &body,
-          blasd_oip_server(options->version == NULL ? "" : options->version, &body));
+    http_reply_written(
+        exchange, blasd_oip_server(options->version == NULL ? "" : options->version, &body), &body);
 }
 
 void http_oip_repository(struct http_exchange *exchange) {
     const struct blasd_queue_view *view = blasd_front_queue_view(http_queue(exchange));
     struct blasd_buf body;
     blasd_buf_init(&body, DOCUMENT_MOST);
-    reply(exchange, &body, blasd_oip_repository(view->available && view->workers > 0, &body));
+    http_reply_written(exchange, blasd_oip_repository(view->available && view->workers > 0, &body),
+                       &body);
 }
 
 void http_oip_model(struct http_exchange *exchange) {
@@ -74,13 +66,13 @@ void http_oip_config(struct http_exchange *exchange) {
 /* Some clients go by the status of these answers, others by what is in them. */
 void http_oip_live(struct http_exchange *exchange) {
     static const char live[] = "{\"status\":\"live\",\"live\":true}";
-    http_reply_static(exchange, 200, HTTP_TYPE_JSON, live, sizeof live - 1);
+    http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_text(live, sizeof live - 1));
 }
 
 void http_oip_ready(struct http_exchange *exchange) {
     static const char ready[] = "{\"status\":\"ready\",\"live\":true,\"ready\":true}";
     if (http_health_check(exchange))
-        http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
+        http_reply(exchange, 200, HTTP_TYPE_JSON, NULL, http_text(ready, sizeof ready - 1));
 }
 
 void http_oip_model_ready(struct http_exchange *exchange) {
@@ -91,7 +83,7 @@ void http_oip_model_ready(struct http_exchange *exchange) {
         http_reply_problem(exchange, &err);
     } else if (http_health_check(exchange)) {
         blasd_buf_init(&body, DOCUMENT_MOST);
-        reply(exchange, &body, blasd_oip_model_ready(op, &body));
+        http_reply_written(exchange, blasd_oip_model_ready(op, &body), &body);
     }
 }
 
@@ -108,5 +100,5 @@ void http_oip_statistics(struct http_exchange *exchange) {
     for (int i = 0; blasd_ops[i] != NULL; i++)
         http_metrics_op(exchange->home->server, i, &stats[i]);
     blasd_buf_init(&body, DOCUMENT_MOST);
-    reply(exchange, &body, blasd_oip_statistics(op, stats, &body));
+    http_reply_written(exchange, blasd_oip_statistics(op, stats, &body), &body);
 }

@@ -56,6 +56,6 @@ void http_error_page(struct http_exchange *exchange) {
     else if (write_error(info, &body) != 0)
         http_reply_no_memory(exchange);
     else
-        http_reply_buf(exchange, 200, HTTP_TYPE_HTML, &body);
+        http_reply(exchange, 200, HTTP_TYPE_HTML, NULL, http_buf(&body));
     blasd_buf_release(&body);
 }

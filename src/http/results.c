@@ -94,30 +94,26 @@ static void tag(struct http_exchange *exchange, enum blasd_format format) {
     if (is_output(exchange)) http_etag_of_output(exchange, blasd_format_type(format));
 }
 
-static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
+static void send_tensors(struct http_exchange *exchange, struct http_body body,
+                         enum blasd_format format) {
+    bool post = exchange->request.method == HTTP_POST, partial = exchange->wanted.partial;
+    const char *type = blasd_format_type(format);
+    struct http_job_headers job;
+    struct http_header rows[8] = {{NULL, NULL}};
     char range[80];
-    (void)MHD_add_response_header(response, "Accept-Ranges", "bytes");
-    if (!exchange->wanted.partial) return;
+    tag(exchange, format);
     snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, exchange->wanted.from,
              exchange->wanted.to, exchange->wanted.all);
-    (void)MHD_add_response_header(response, "Content-Range", range);
-}
-
-static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
-                         enum blasd_format format) {
-    tag(exchange, format);
-    if (response != NULL && exchange->form.dialect != NULL) {
-        exchange->form.dialect->headers(exchange, response);
-    } else if (response != NULL) {
-        http_reply_headers(exchange, response, blasd_format_type(format));
-        http_reply_job_headers(exchange, response,
-                               exchange->request.method == HTTP_POST ? exchange->id : NULL);
+    if (exchange->form.dialect != NULL) {
+        type = exchange->form.dialect->headers(exchange, rows, range);
+    } else {
+        bool ranges = is_output(exchange) && format != BLASD_FORMAT_JSON;
+        http_job_headers(exchange, post ? exchange->id : NULL, &job);
+        rows[0] = (struct http_header){"Accept-Ranges", ranges ? "bytes" : NULL};
+        rows[1] = (struct http_header){"Content-Range", ranges && partial ? range : NULL};
+        memcpy(rows + 2, job.rows, sizeof job.rows);
     }
-    if (response != NULL && exchange->form.dialect == NULL)
-        (void)MHD_add_response_header(response, "Vary", "Accept");
-    if (response != NULL && is_output(exchange) && format != BLASD_FORMAT_JSON)
-        add_ranges(exchange, response);
-    http_exchange_answer(exchange, exchange->wanted.partial ? 206 : 200, response);
+    http_reply(exchange, partial ? 206 : 200, type, rows, body);
 }
 
 /* Cuts an output to the range that is asked for, if one is. Of other methods than GET a range says
@@ -177,9 +173,7 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
 /* Takes the context. */
 static void stream_tensors(struct response_context *context, struct http_exchange *exchange,
                            const char *payload, int output, enum blasd_format format) {
-    struct MHD_Response *response = NULL;
     struct blasd_err err = {0};
-    int64_t size;
     watch(context);
     if (http_exchange_reserve(exchange, PIECE_BYTES, &err) != 0) /* libmicrohttpd's block */
         ;                                                        /* answered below */
@@ -189,51 +183,39 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
     if (was_cut(context))
         blasd_fail(&err, BLASD_E_record_expired, "", "the outputs of the job were cut");
+    if (err.code == BLASD_OK && context->answer == NULL) (void)blasd_no_memory(&err);
     if (err.code != BLASD_OK) {
         context_free(context);
         http_reply_problem(exchange, &err);
         return;
     }
-    size = context->answer == NULL ? -1 : blasd_answer_size(context->answer);
-    if (context->answer != NULL)
-        response =
-            MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
-                                              PIECE_BYTES, read_piece, context, context_free);
-    if (response == NULL) context_free(context);
-    send_tensors(exchange, response, format);
+    send_tensors(exchange,
+                 (struct http_body){.kind = HTTP_PIECES,
+                                    .read = read_piece,
+                                    .release = context_free,
+                                    .cls = context,
+                                    .size = blasd_answer_size(context->answer),
+                                    .block = PIECE_BYTES},
+                 format);
 }
 
-/* Reads a short answer into memory; NULL where that has run out. */
-static struct MHD_Response *read_whole(struct http_exchange *exchange,
-                                       const struct blasd_record *record, const char *payload,
-                                       int output, enum blasd_format format,
-                                       struct blasd_err *err) {
+/* Reads a short answer into `body`, which is empty. */
+static void read_whole(struct http_exchange *exchange, const struct blasd_record *record,
+                       const char *payload, int output, enum blasd_format format,
+                       struct blasd_buf *body, struct blasd_err *err) {
     struct blasd_answer *answer = make_answer(exchange, record, payload, output, format, err);
     int64_t size = answer == NULL ? 0 : blasd_answer_size(answer); /* negative: not known yet */
-    struct MHD_Response *response = NULL;
-    struct blasd_buf body;
-    size_t len = 0;
     bool whole = false;
-    blasd_buf_init(&body, 64 * WHOLE_BYTES);
-    body.account = &exchange->memory;
     while (answer != NULL && !whole) {
-        size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
-        if (blasd_buf_reserve(&body, more) != 0) break;
-        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
-        body.len += len;
-        whole = len == 0 || (int64_t)body.len == size;
+        size_t len, more = size > (int64_t)body->len ? (size_t)size - body->len : 4096;
+        if (blasd_buf_reserve(body, more) != 0) break;
+        len = blasd_answer_read(answer, body->data + body->len, body->cap - body->len);
+        body->len += len;
+        whole = len == 0 || (int64_t)body->len == size;
     }
-    if (whole)
-        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
-    exchange->answer.whole = response != NULL && body.len > 0;
-    if (response != NULL)
-        http_reply_sends(exchange, body.len);
-    else
-        blasd_buf_release(&body);
-    if (response == NULL && err->code == BLASD_OK)
+    if (!whole && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_no_space, "", "memory has run out (limit memory_bytes)");
     blasd_answer_free(answer);
-    return response;
 }
 
 static bool wants_tensors(const struct http_exchange *exchange) {
@@ -249,17 +231,14 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     return output;
 }
 
+static bool is_cut(void *context) {
+    return was_cut(context);
+}
+
 /* Takes the context. */
 static void answer_document(struct response_context *context, struct http_exchange *exchange) {
-    struct MHD_Response *response;
     watch(context);
-    response = http_reply_document_response(exchange, 200, &context->record, context->blob.data);
-    if (!was_cut(context)) {
-        http_exchange_answer(exchange, 200, response);
-    } else {
-        if (response != NULL) MHD_destroy_response(response);
-        http_reply_fail(exchange, BLASD_E_record_expired, "", "the outputs of the job were cut");
-    }
+    http_reply_document(exchange, 200, &context->record, context->blob.data, is_cut, context);
     context_free(context);
 }
 
@@ -370,7 +349,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
     enum blasd_format format = (enum blasd_format)exchange->wanted.format;
     int output = output_wanted(exchange, record);
     bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
-    struct MHD_Response *response = NULL;
+    struct blasd_buf body;
     struct response_context *context = NULL;
     struct blasd_view *hold = NULL;
     struct blasd_err err = {0};
@@ -378,23 +357,25 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
         fetch_blob(exchange, record);
         return;
     }
+    blasd_buf_init(&body, 64 * WHOLE_BYTES);
+    body.account = &exchange->memory;
     if (blasd_slice_given(&record->slice))
         payload = blasd_front_queue_slice_look(http_queue(exchange), &record->slice,
                                                record->payload_bytes, &hold, &err);
     if (err.code == BLASD_OK && whole)
-        response = read_whole(exchange, record, payload, output, format, &err);
+        read_whole(exchange, record, payload, output, format, &body, &err);
     else if (err.code == BLASD_OK)
         context = context_copy(exchange, record, payload, &err);
-    if (blasd_front_queue_slice_let_go(hold, &record->slice, &err) != 0 && response != NULL)
-        MHD_destroy_response(response);
+    (void)blasd_front_queue_slice_let_go(hold, &record->slice, &err);
     if (err.code != BLASD_OK) {
         context_free(context);
         http_reply_problem(exchange, &err);
     } else if (whole) {
-        send_tensors(exchange, response, format);
+        send_tensors(exchange, http_buf(&body), format);
     } else if (context != NULL) {
         stream_tensors(context, exchange, context->copy, output, format);
     }
+    blasd_buf_release(&body);
 }
 
 static bool has_small_output(const struct http_exchange *exchange,
@@ -503,7 +484,7 @@ void http_result_answer(struct http_exchange *exchange, const struct blasd_recor
         http_reply_problem(exchange, &err);
     } else {
         http_reply_document(exchange, made && !blasd_state_final(record->state) ? 202 : 200, record,
-                            payload);
+                            payload, NULL, NULL);
     }
 }
 
@@ -518,7 +499,7 @@ static void answer_deleted(struct http_exchange *exchange, struct blasd_record *
     if (read_payload(exchange, record, beside, &payload, &gone) != 0) payload = NULL;
     if (payload != NULL && blasd_graph_folded(record))
         (void)blasd_graph_unfold(record, payload, &graph, &gone);
-    http_reply_document(exchange, 200, record, payload);
+    http_reply_document(exchange, 200, record, payload, NULL, NULL);
     free(graph);
 }
 

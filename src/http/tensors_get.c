@@ -12,11 +12,7 @@ static void reply_document(struct http_exchange *exchange,
                            const struct blasd_stored_tensor *tensor) {
     struct blasd_buf body;
     blasd_buf_init(&body, BLASD_MIB);
-    if (blasd_tensor_document(tensor, &body) == 0)
-        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-    else
-        http_reply_no_memory(exchange);
-    blasd_buf_release(&body);
+    http_reply_written(exchange, blasd_tensor_document(tensor, &body), &body);
 }
 
 static void on_document(void *arg, const struct blasd_err *err,
@@ -52,11 +48,8 @@ static void on_list(void *arg, const struct blasd_err *err,
         blasd_buf_init(&body, 16 * BLASD_MIB);
         if (err != NULL)
             http_reply_problem(exchange, err);
-        else if (write_list(tensors, count, cursor, &body) != 0)
-            http_reply_no_memory(exchange);
         else
-            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-        blasd_buf_release(&body);
+            http_reply_written(exchange, write_list(tensors, count, cursor, &body), &body);
     }
     http_exchange_release(exchange);
 }

@@ -269,6 +269,7 @@ static int write_documents(const struct tensors_upload *upload, int count, struc
 
 static void answer(struct tensors_upload *upload) {
     struct http_exchange *exchange = upload->exchange;
+    char where[BLASD_ID_LEN + 16];
     struct blasd_buf body;
     int count = 0;
     while (count < BLASD_NAMED_INPUTS_MAX && upload->puts[count].blob != NULL) count++;
@@ -278,7 +279,10 @@ static void answer(struct tensors_upload *upload) {
         http_reply_no_memory(exchange);
         return;
     }
-    http_reply_created(exchange, count == 1 ? "/tensors/" : NULL, upload->puts[0].id, &body);
+    snprintf(where, sizeof where, "/tensors/%s", upload->puts[0].id);
+    http_reply(exchange, 201, HTTP_TYPE_JSON,
+               (const struct http_header[]){{"Location", count == 1 ? where : NULL}, {NULL, NULL}},
+               http_buf(&body));
 }
 
 static void on_put(void *arg, const struct blasd_err *err,

@@ -1,7 +1,6 @@
-/* The thread that sends spans. It takes up to BATCH of them at a time and posts them; a collector
- * that is away or asks for patience is asked again, later and later, until KEPT_NS are over: those
- * spans are then given up, as others would be that come while the room is full. Read next: spans.c.
- */
+/* The thread that sends spans: up to BATCH of them at a time, each batch once. If the collector is
+ * away or busy, the batch is dropped, as spans are that come while the room is full. Read next:
+ * spans.c. */
 #include "trace/otlp.h"
 
 #include "base/clock.h"
@@ -15,14 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define BATCH 512
 #define LINGER_NS (1000 * BLASD_MS) /* a span waits for others that long */
-#define KEPT_NS (30000 * BLASD_MS)
-#define PAUSE_NS (500 * BLASD_MS) /* after the first refusal, then twice as long each time */
-#define PAUSE_MOST_NS (8000 * BLASD_MS)
-#define ASKED_MOST_S 3600 /* that a collector may ask for */
 #define STOP_NS (2000 * BLASD_MS)
 #define REPLY_MOST (64 * BLASD_KIB)
 #define BODY_MOST (16 * BLASD_MIB)
@@ -139,32 +133,9 @@ static bool is_over(const struct blasd_otlp *otlp) {
 
 /* --- sending --- */
 
-struct reply {
-    struct blasd_buf body;
-    int64_t pause_ns; /* Retry-After; 0: it says nothing */
-};
-
 /* A reply that is too long is cut off; its status has come by then. */
-static size_t on_body(char *bytes, size_t size, size_t count, void *arg) {
-    struct reply *reply = arg;
-    return blasd_buf_add(&reply->body, bytes, size * count) == 0 ? size * count : 0;
-}
-
-static size_t on_header(char *bytes, size_t size, size_t count, void *arg) {
-    static const char name[] = "Retry-After:";
-    struct reply *reply = arg;
-    size_t len = size * count;
-    char text[64];
-    long seconds;
-    if (len < sizeof name || len >= sizeof name + sizeof text - 1 ||
-        strncasecmp(bytes, name, sizeof name - 1) != 0)
-        return len;
-    snprintf(text, sizeof text, "%.*s", (int)(len - (sizeof name - 1)), bytes + sizeof name - 1);
-    seconds = strtol(text, NULL, 10);
-    if (seconds > 0)
-        reply->pause_ns =
-            (int64_t)(seconds < ASKED_MOST_S ? seconds : ASKED_MOST_S) * 1000 * BLASD_MS;
-    return len;
+static size_t on_body(char *bytes, size_t size, size_t count, void *reply) {
+    return blasd_buf_add(reply, bytes, size * count) == 0 ? size * count : 0;
 }
 
 /* Ends a transfer once the service has no more time for it. */
@@ -174,9 +145,8 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
 }
 
 /* How many of `count` spans a collector that took the message says that it did not take. */
-static uint64_t rejected(const struct reply *reply, int count) {
-    json_t *document =
-        json_loadb(reply->body.data == NULL ? "" : reply->body.data, reply->body.len, 0, NULL);
+static uint64_t rejected(const struct blasd_buf *reply, int count) {
+    json_t *document = json_loadb(reply->data == NULL ? "" : reply->data, reply->len, 0, NULL);
     const json_t *spans =
         json_object_get(json_object_get(document, "partialSuccess"), "rejectedSpans");
     long long number = json_is_string(spans) ? strtoll(json_string_value(spans), NULL, 10)
@@ -185,65 +155,31 @@ static uint64_t rejected(const struct reply *reply, int count) {
     return number < 0 ? 0 : number > count ? (uint64_t)count : (uint64_t)number;
 }
 
-enum sending { SENT, AGAIN, NEVER };
-
-static enum sending post(struct blasd_otlp *otlp, const struct blasd_buf *body, int count,
-                         int64_t *pause_ns) {
-    struct reply reply = {.pause_ns = 0};
-    long status = 0;
-    uint64_t bad;
-    blasd_buf_init(&reply.body, REPLY_MOST);
-    curl_easy_setopt(otlp->curl, CURLOPT_POSTFIELDS, body->data);
-    curl_easy_setopt(otlp->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->len);
-    curl_easy_setopt(otlp->curl, CURLOPT_WRITEDATA, &reply);
-    curl_easy_setopt(otlp->curl, CURLOPT_HEADERDATA, &reply);
-    (void)curl_easy_perform(otlp->curl);
-    curl_easy_getinfo(otlp->curl, CURLINFO_RESPONSE_CODE, &status);
-    *pause_ns = reply.pause_ns;
-    bad = status >= 200 && status < 300 ? rejected(&reply, count) : 0;
-    blasd_buf_release(&reply.body);
-    if (status >= 200 && status < 300) {
-        atomic_fetch_add(&otlp->sent, (uint64_t)count - bad);
-        atomic_fetch_add(&otlp->refused, bad);
-        return SENT;
-    }
-    return status < 200 || status == 429 || (status >= 502 && status <= 504) ? AGAIN : NEVER;
-}
-
-/* Waits, in which the service may end. */
-static void pause_for(struct blasd_otlp *otlp, int64_t ns) {
-    int64_t until = blasd_clock_ns() + ns;
-    pthread_mutex_lock(&otlp->lock);
-    while (!otlp->stop && blasd_clock_ns() < until) wait_until(otlp, until);
-    pthread_mutex_unlock(&otlp->lock);
-}
-
-/* What can still be sent once the service ends gets one try. */
-static bool ends(struct blasd_otlp *otlp) {
-    bool stop;
-    pthread_mutex_lock(&otlp->lock);
-    stop = otlp->stop;
-    pthread_mutex_unlock(&otlp->lock);
-    return stop;
-}
-
+/* Has one try: what a collector does not take then is dropped, or refused where it never will. */
 static void send_spans(struct blasd_otlp *otlp, const struct blasd_span *spans, int count) {
-    int64_t until = blasd_clock_ns() + KEPT_NS, pause = PAUSE_NS, asked = 0;
-    enum sending how = AGAIN;
-    struct blasd_buf body;
+    uint64_t all = (uint64_t)count, bad;
+    struct blasd_buf body, reply;
+    long status = 400; /* of what cannot be written */
     blasd_buf_init(&body, BODY_MOST);
-    if (blasd_otlp_json(&otlp->options, spans, count, &body) != 0) how = NEVER;
-    while (how == AGAIN && !is_over(otlp)) {
-        how = post(otlp, &body, count, &asked);
-        if (how != AGAIN || ends(otlp)) break;
-        if (asked < pause) asked = pause;
-        if (blasd_clock_ns() + asked >= until) break;
-        pause_for(otlp, asked);
-        pause = 2 * pause < PAUSE_MOST_NS ? 2 * pause : PAUSE_MOST_NS;
+    blasd_buf_init(&reply, REPLY_MOST);
+    if (blasd_otlp_json(&otlp->options, spans, count, &body) == 0) {
+        curl_easy_setopt(otlp->curl, CURLOPT_POSTFIELDS, body.data);
+        curl_easy_setopt(otlp->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
+        curl_easy_setopt(otlp->curl, CURLOPT_WRITEDATA, &reply);
+        (void)curl_easy_perform(otlp->curl);
+        status = 0;
+        curl_easy_getinfo(otlp->curl, CURLINFO_RESPONSE_CODE, &status);
     }
+    if (status >= 200 && status < 300) {
+        bad = rejected(&reply, count);
+        atomic_fetch_add(&otlp->sent, all - bad);
+        atomic_fetch_add(&otlp->refused, bad);
+    } else {
+        bool busy = status < 200 || status == 429 || (status >= 502 && status <= 504);
+        atomic_fetch_add(busy ? &otlp->dropped : &otlp->refused, all);
+    }
+    blasd_buf_release(&reply);
     blasd_buf_release(&body);
-    if (how == AGAIN) atomic_fetch_add(&otlp->dropped, (uint64_t)count);
-    if (how == NEVER) atomic_fetch_add(&otlp->refused, (uint64_t)count);
 }
 
 static void *run(void *arg) {
@@ -374,7 +310,6 @@ static void set_up(struct blasd_otlp *otlp) {
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 3000L);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, 10000L);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, otlp);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
