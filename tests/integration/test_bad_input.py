@@ -49,7 +49,7 @@ JSON_CASES = [
     ("[" * 100000, 400, "malformed_json", ""),
     (matmul("deep").replace('"deep"', "[" * 5000 + "1" + "]" * 5000), 422, "invalid_tensor", "inputs.a"),
     (text(inputs={"a": EYE}), 422, "missing_field", "op"),
-    (text(op=3, inputs={}), 422, "missing_field", "op"),
+    (text(op=3, inputs={}), 422, "invalid_field", "op"),
     (text(op="matmull", inputs={"a": EYE, "b": EYE}), 422, "unknown_operation", "op"),
     (matmul(EYE, speed="fast"), 422, "unknown_field", "speed"),
     (matmul(EYE, params={"alhpa": 2}), 422, "unknown_parameter", "params.alhpa"),
