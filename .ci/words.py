@@ -23,7 +23,8 @@ BANNED = re.compile(
     r"|one's own|of one's|but for|as ever|what (is|was|are|were|has|had|it|they|a|the|others|comes|came|goes|lies|can|may|must)"
     r"|reckoned|hitherto|thereby|forget about)\b", re.I)
 FIRST = re.compile(r"^(Where|What|Whatever|Who) (?!.*\?$)")
-OTHERS = {"CHANGELOG.md"}   # history
+OTHERS = {"CHANGELOG.md"}       # history
+EXAMPLES = {"CONTRIBUTING.md"}  # shows the words that are banned
 GENERATED = {"docs/errors.md", "docs/limits.md", "docs/metrics.md", "docs/operations.md", "docs/warnings.md"}
 # Documents that are not yet written by these rules. The list only gets shorter.
 NOT_YET = set("""
@@ -92,7 +93,7 @@ def check_document(name, complain):
         for sentence in sentences(text):
             if words(sentence) > MOST_WORDS:
                 complain(f"{name}:{number}: a sentence of {words(sentence)} words: {sentence[:60]}…")
-            for found in () if name == "CONTRIBUTING.md" else [BANNED.search(sentence), FIRST.match(sentence)]:
+            for found in () if name in EXAMPLES else [BANNED.search(sentence), FIRST.match(sentence)]:
                 if found:
                     complain(f"{name}:{number}: say it without \"{found.group().strip()}\" (CONTRIBUTING.md, Language): {sentence[:60]}")
     lines = markdown.rstrip("\n").split("\n")
@@ -120,8 +121,10 @@ def main(names):
     total = [0, 0, 0, 0]
     for name in names or documents():
         found = [one for _, text in texts((ROOT / name).read_text()) for one in sentences(text)]
-        row = [len((ROOT / name).read_text().split()), len(found), sum(words(one) > MOST_WORDS for one in found),
+        row = [sum(map(words, (ROOT / name).read_text().split())), len(found), sum(words(one) > MOST_WORDS for one in found),
                sum(len(BANNED.findall(one)) + bool(FIRST.match(one)) for one in found)]
+        if name in EXAMPLES:
+            row[3] = 0
         total = [a + b for a, b in zip(total, row)]
         print(f"{row[0]:7} words {row[1]:5} sentences {row[2]:4} long {row[3]:4} banned  {name}")
     print(f"{total[0]} words; {100 * total[2] / total[1]:.1f} % of the sentences above {MOST_WORDS} words; "

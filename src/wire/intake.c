@@ -162,7 +162,7 @@ static int guess_format(struct blasd_intake *intake, const char *bytes, size_t l
         intake->guess = false;
         if (bytes[i] == '{') return 0;
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
-                          "the request has no Content-Type, and its body does not begin with '{'");
+                          "without the Content-Type of a format the body must be a JSON object");
     }
     return 0;
 }
