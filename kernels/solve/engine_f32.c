@@ -15,7 +15,6 @@
 #define REAL float
 #define LAPACK(name) LAPACKE_s##name##_work
 #define CBLAS(name) cblas_s##name
-#define FORTRAN(name) s##name##_
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
@@ -96,12 +95,5 @@ static void residual_f32(const struct blasd_engine *e, const float *x, const flo
 static void update_one_f32(const struct blasd_engine *e) {
     residual_of_one(e, e->x, e->b, e->r);
 }
-
-/* what sytrf is made of, which LAPACKE does not have; the last argument is the text's length */
-void FORTRAN(lasyf)(const char *uplo, const lapack_int *n, const lapack_int *nb, lapack_int *kb,
-                    REAL *a, const lapack_int *lda, lapack_int *pivots, REAL *work,
-                    const lapack_int *ldwork, lapack_int *info, size_t length);
-void FORTRAN(sytf2)(const char *uplo, const lapack_int *n, REAL *a, const lapack_int *lda,
-                    lapack_int *pivots, lapack_int *info, size_t length);
 
 #include "kernels/solve/engine_body.h"

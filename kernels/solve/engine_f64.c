@@ -15,7 +15,6 @@
 #define REAL double
 #define LAPACK(name) LAPACKE_d##name##_work
 #define CBLAS(name) cblas_d##name
-#define FORTRAN(name) d##name##_
 #define NAME(name) name##_f64
 #define UNIT 0x1p-53
 #define SAFE 0x1p200
@@ -160,12 +159,5 @@ static void update_one_f64(const struct blasd_engine *e) {
             for (int64_t p = 0; p < rows; p++) r[i + p] -= matrix[j * n + i + p] * (x[j] - d[j]);
     }
 }
-
-/* what sytrf is made of, which LAPACKE does not have; the last argument is the text's length */
-void FORTRAN(lasyf)(const char *uplo, const lapack_int *n, const lapack_int *nb, lapack_int *kb,
-                    REAL *a, const lapack_int *lda, lapack_int *pivots, REAL *work,
-                    const lapack_int *ldwork, lapack_int *info, size_t length);
-void FORTRAN(sytf2)(const char *uplo, const lapack_int *n, REAL *a, const lapack_int *lda,
-                    lapack_int *pivots, lapack_int *info, size_t length);
 
 #include "kernels/solve/engine_body.h"

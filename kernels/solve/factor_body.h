@@ -8,9 +8,6 @@
 #define PANEL 256        /* columns of a panel, at most */
 #define SHARED_PANEL 96  /* the same of LU below BLOCKED_N, */
 #define SHARED_SQUARE 64 /* and of Cholesky */
-#define WORK_PANEL 64    /* of LDL': what the workspace has columns for */
-#define LONG_CALL 1e10   /* operations with right-hand sides, from which they are fewer at once, */
-#define LEAST_COLUMNS 32 /* but not fewer than these */
 #define LEAST_STRIP 64   /* columns of a strip of what lies right of a panel */
 #define MOST_STRIP 1024
 
@@ -176,34 +173,10 @@ static void copy_matrix(struct blasd_engine *e) {
         memcpy(at(e->factors, n, 0, j), at(e->matrix, n, 0, j), (size_t)n * sizeof(REAL));
 }
 
-/* Whether to go on once factors are made up to column j. */
-static bool factor_step(struct blasd_engine *e, lapack_int j) {
-    return blasd_engine_step(e, 0.9 * (1 - pow((double)(e->n - j) / (double)e->n, 3)));
-}
-
-/* LDL' with pauses: what sytrf does with its panels, lasyf and, at the end, sytf2. */
 static bool factor_ldlt(struct blasd_engine *e) {
-    lapack_int n = e->n, block = WORK_PANEL, done = 0, info = 0;
     copy_matrix(e);
-    e->info = 0;
-    if (n < BLOCKED_N) {
-        e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', n, e->factors, n, e->pivots, e->work,
-                                e->work_size);
-        return true;
-    }
-    for (lapack_int k = 0; k < n && factor_step(e, k); k += done) {
-        lapack_int rest = n - k;
-        if (rest > block) {
-            FORTRAN(lasyf)
-            ("L", &rest, &block, &done, at(e->factors, n, k, k), &n, e->pivots + k, e->work, &n,
-             &info, 1);
-        } else {
-            FORTRAN(sytf2)("L", &rest, at(e->factors, n, k, k), &n, e->pivots + k, &info, 1);
-            done = rest;
-        }
-        if (info > 0 && e->info == 0) e->info = k + info;
-        for (lapack_int i = k; i < k + done; i++) e->pivots[i] += e->pivots[i] > 0 ? k : -k;
-    }
+    e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n, e->pivots, e->work,
+                            e->work_size);
     return blasd_wanted();
 }
 
@@ -253,20 +226,10 @@ static void factor_triangle(struct blasd_engine *e) {
         if (*at(e->factors, e->n, i, i) == 0) e->info = i + 1;
 }
 
-/* By panels where the matrix is large: the same reflections as geqrf's, with pauses. */
 static bool factor_qr(struct blasd_engine *e) {
-    lapack_int n = e->n, panel = n < BLOCKED_N ? n : PANEL;
-    REAL *tau = e->tau;
     copy_matrix(e);
-    for (lapack_int j = 0; j < n && factor_step(e, j); j += panel) {
-        lapack_int width = n - j < panel ? n - j : panel;
-        LAPACK(geqrf)
-        (LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n, tau + j, e->work,
-         e->work_size);
-        for (lapack_int c = j + width; c < n && blasd_wanted(); c += MOST_STRIP) LAPACK(ormqr)
-        (LAPACK_COL_MAJOR, 'L', 'T', n - j, n - c < MOST_STRIP ? n - c : MOST_STRIP, width,
-         at(e->factors, n, j, j), n, tau + j, at(e->factors, n, j, c), n, e->work, e->work_size);
-    }
+    LAPACK(geqrf)
+    (LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->tau, e->work, e->work_size);
     for (lapack_int i = 0; i < e->n; i++)
         if (*at(e->factors, e->n, i, i) == 0) return false;
     return true;
@@ -318,21 +281,12 @@ static bool apply_piece(void *arg, int64_t i, int slot) {
     return blasd_wanted();
 }
 
-/* Columns that one call of LAPACK is given: all, unless that would take long. */
-static int64_t columns_at_once(const struct blasd_engine *e, int64_t k) {
-    double square = 2 * (double)e->n * (double)e->n, most = LONG_CALL / square;
-    if (square * (double)k <= LONG_CALL) return k;
-    return most < LEAST_COLUMNS ? LEAST_COLUMNS : (int64_t)most;
-}
-
 static void share_columns(struct NAME(columns) * work, bool (*piece)(void *, int64_t, int)) {
     double n = (double)work->e->n;
     struct blasd_parallel loop = {.piece = piece, .arg = work, .threads = work->threads};
     work->strip = work->k;
     if (n * n * (double)work->k >= BLASD_CPU_THREADS_FLOPS)
         work->strip = ((work->k + STRIPS - 1) / STRIPS + 15) / 16 * 16;
-    if (work->strip > columns_at_once(work->e, work->k))
-        work->strip = columns_at_once(work->e, work->k);
     loop.count = (work->k + work->strip - 1) / work->strip;
     blasd_parallel_run(&loop);
 }

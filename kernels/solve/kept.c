@@ -86,12 +86,20 @@ static uint64_t mix(uint64_t seed, const void *data, uint64_t bytes) {
     return seed;
 }
 
-static uint64_t checksum(const void *data, const struct parts *at, const struct head *head) {
-    const char *from = data;
-    struct head bare = *head;
-    bare.checksum = 0;
-    return mix(mix(mix(VERSION, from, at->head), &bare, sizeof bare), from + at->pivots,
-               at->bytes - at->pivots);
+static struct head head_of(const struct blasd_tensor *kept) {
+    struct head head;
+    memcpy(&head, (const char *)kept->data + parts_of(kept->shape[1], kept->dtype).head,
+           sizeof head);
+    return head;
+}
+
+uint64_t blasd_kept_checksum(const struct blasd_tensor *kept) {
+    struct parts at = parts_of(kept->shape[1], kept->dtype);
+    struct head head = head_of(kept);
+    const char *from = kept->data;
+    head.checksum = 0;
+    return mix(mix(mix(VERSION, from, at.head), &head, sizeof head), from + at.pivots,
+               at.bytes - at.pivots);
 }
 
 static void put_matrix(const struct blasd_solve_layout *layout, int64_t n, size_t size,
@@ -108,11 +116,12 @@ void blasd_kept_write(const struct blasd_engine *e, const struct blasd_solve *s,
     struct parts at = parts_of(s->n, a->dtype);
     struct blasd_solve_layout layout = blasd_solve_layout(s, a, a);
     size_t real = blasd_dtype_size(a->dtype) / (size_t)blasd_dtype_parts(a->dtype);
-    size_t n = (size_t)s->n;
+    struct blasd_tensor kept =
+        blasd_tensor_make(a->dtype, 2, (int64_t[]){blasd_kept_rows(s->n, a->dtype), s->n});
     struct head head;
-    char *bytes = to;
+    char *bytes = kept.data = to;
     memset(&head, 0, sizeof head);
-    memset(bytes, 0, (size_t)blasd_kept_rows(s->n, a->dtype) * n * blasd_dtype_size(a->dtype));
+    memset(bytes, 0, (size_t)blasd_tensor_bytes(&kept));
     memcpy(bytes, e->factors, (size_t)e->n * (size_t)e->n * real);
     put_matrix(&layout, s->n, blasd_dtype_size(a->dtype), a->data, bytes + at.matrix);
     for (int64_t i = 0; i < e->n; i++) {
@@ -133,19 +142,38 @@ void blasd_kept_write(const struct blasd_engine *e, const struct blasd_solve *s,
     head.most = e->most;
     head.norm_inf = wide_of(e->norm_inf);
     head.norm_1 = wide_of(e->norm_1);
-    head.checksum = checksum(bytes, &at, &head);
+    memcpy(bytes + at.head, &head, sizeof head);
+    head.checksum = blasd_kept_checksum(&kept);
     memcpy(bytes + at.head, &head, sizeof head);
 }
 
-static struct head head_of(const struct blasd_tensor *kept) {
-    struct head head;
-    memcpy(&head, (const char *)kept->data + parts_of(kept->shape[1], kept->dtype).head,
-           sizeof head);
-    return head;
+/* Whether pivots stay within the matrix: rows from 1 on; of LDL' two equal ones below 0 stand for a
+ * block of two rows. */
+static bool pivots_fit(const struct blasd_tensor *kept, enum blasd_solve_method method) {
+    int64_t n = kept->shape[1] * blasd_dtype_parts(kept->dtype), k = 0;
+    const char *from = (const char *)kept->data + parts_of(kept->shape[1], kept->dtype).pivots;
+    while (method != BLASD_SOLVED_CHOLESKY && k < n) {
+        int32_t pivot[2] = {0, 0};
+        bool pair;
+        memcpy(pivot, from + (size_t)k * sizeof *pivot, k + 1 < n ? sizeof pivot : sizeof *pivot);
+        pair = method == BLASD_SOLVED_LDLT && pivot[0] < 0 && pivot[0] == pivot[1];
+        if (pair ? pivot[0] < -n : pivot[0] < 1 || pivot[0] > n) return false;
+        k += pair ? 2 : 1;
+    }
+    return true;
+}
+
+/* Whether the head says what a factorization may be. */
+static bool head_fits(const struct head *head) {
+    bool method = head->method == BLASD_SOLVED_LU || head->method == BLASD_SOLVED_LDLT ||
+                  head->method == BLASD_SOLVED_CHOLESKY;
+    return method &&
+           (head->assume == BLASD_ASSUME_GENERAL || head->assume == BLASD_ASSUME_SYMMETRIC ||
+            head->assume == BLASD_ASSUME_POSITIVE_DEFINITE ||
+            head->assume == BLASD_ASSUME_HERMITIAN);
 }
 
 int blasd_kept_check(const struct blasd_tensor *kept, struct blasd_err *err) {
-    struct parts at = parts_of(kept->shape[1], kept->dtype);
     struct head head;
     if (kept->shape[1] == 0) return 0;
     head = head_of(kept);
@@ -157,9 +185,9 @@ int blasd_kept_check(const struct blasd_tensor *kept, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.factor",
                           "it is of version %u of factors, this worker reads %d", head.version,
                           VERSION);
-    if (head.checksum != checksum(kept->data, &at, &head))
-        return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.factor",
-                          "the factors are damaged: their checksum differs");
+    if (head.checksum != blasd_kept_checksum(kept) || !head_fits(&head) ||
+        !pivots_fit(kept, (enum blasd_solve_method)head.method))
+        return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.factor", "the factors are damaged");
     return 0;
 }
 

@@ -17,6 +17,8 @@ int64_t blasd_kept_rows(int64_t n, enum blasd_dtype dtype);
 void blasd_kept_write(const struct blasd_engine *engine, const struct blasd_solve *s,
                       const struct blasd_tensor *a, void *to);
 
+/* Of all its bytes but those that hold the checksum. */
+uint64_t blasd_kept_checksum(const struct blasd_tensor *kept);
 /* Checks what was given as factors; invalid_tensor where it is something else, of another version
  * or damaged. */
 int blasd_kept_check(const struct blasd_tensor *kept, struct blasd_err *err);

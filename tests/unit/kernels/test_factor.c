@@ -1,6 +1,7 @@
 /* factor, and solve with what it made: the answers, figures and warnings of solve with the matrix,
  * bit for bit; what is no factor is refused. Read next: solve_support.h. */
 #include "kernel_support.h"
+#include "kernels/solve/kept.h"
 
 enum family { RANDOM, GRADED, NEAR_SINGULAR, GROWING, UNEVEN, FAMILIES };
 
@@ -229,6 +230,40 @@ static void what_is_no_factor_is_refused(void **state) {
     trial_free(f);
 }
 
+/* Pivots and figures that no factorization has, with a right checksum: nothing leads out of the
+ * matrix. */
+static void forged_factors_are_refused(void **state) {
+    static const char *const assumes[] = {"general", "symmetric", "positive_definite"};
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        struct case_of c = {.n = 8 * trial_between(1, 12),
+                            .dtype = BLASD_float64,
+                            .b_dtype = BLASD_float64,
+                            .assume = assumes[i % 3],
+                            .columns = 1};
+        struct trial *f = factored(&c), *t;
+        struct blasd_tensor kept;
+        int64_t head = 2 * c.n * c.n * 8, at, size;
+        uint64_t checksum;
+        int32_t forged;
+        assert_int_equal(trial_run(f), BLASD_OK);
+        t = solved(&c, f);
+        kept = *trial_output(f, "factor");
+        kept.data = t->given[blasd_op_input(t->job.op, "factor")];
+        trial_seed = (uint64_t)i + 1;
+        size = 128 + 4 * c.n;
+        at = 24 + trial_between(0, (size - 28) / 4) * 4; /* what follows the checksum */
+        forged = (int32_t)(trial_random() >> (i % 2 == 0 ? 0 : 56));
+        if (i % 5 == 0) forged = -1;
+        memcpy((char *)kept.data + head + at, &forged, sizeof forged);
+        checksum = blasd_kept_checksum(&kept);
+        memcpy((char *)kept.data + head + 16, &checksum, sizeof checksum);
+        (void)trial_run(t); /* whatever comes of it: the sanitizers look on */
+        trial_free(t);
+        trial_free(f);
+    }
+}
+
 static void no_unknowns(void **state) {
     struct case_of c = {.dtype = BLASD_float64, .b_dtype = BLASD_float64, .assume = "general"};
     struct trial *f = factored(&c), *t;
@@ -246,6 +281,7 @@ int main(void) {
         cmocka_unit_test(a_factor_answers_as_its_matrix),
         cmocka_unit_test(large_factors_answer_as_their_matrix),
         cmocka_unit_test(what_is_no_factor_is_refused),
+        cmocka_unit_test(forged_factors_are_refused),
         cmocka_unit_test(no_unknowns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
