@@ -54,5 +54,6 @@ const struct blasd_op blasd_op_cholesky = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 2,
     .sample = blasd_stack_sample,
     .sample_values = sample_values};

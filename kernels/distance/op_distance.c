@@ -369,5 +369,6 @@ const struct blasd_op blasd_op_distance = {
     .outputs = outputs,
     .params = params,
     .plan = distance_plan,
+    .slower = 4,
     .sample = distance_sample,
 };

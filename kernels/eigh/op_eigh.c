@@ -43,4 +43,5 @@ const struct blasd_op blasd_op_eigh = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 10,
     .sample = blasd_stack_sample};

@@ -122,4 +122,5 @@ const struct blasd_op blasd_op_lstsq = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 4,
     .sample = sample};

@@ -58,4 +58,5 @@ const struct blasd_op blasd_op_qr = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 4,
     .sample = blasd_stack_sample};

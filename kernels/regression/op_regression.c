@@ -393,5 +393,6 @@ const struct blasd_op blasd_op_regression = {
     .params = params,
     .plan = regression_plan,
     .any_numbers = any_numbers,
+    .slower = 4,
     .sample = regression_sample,
 };

@@ -194,4 +194,5 @@ const struct blasd_op blasd_op_solve = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 2,
     .sample = sample};

@@ -57,4 +57,5 @@ const struct blasd_op blasd_op_svd = {
     .outputs = outputs,
     .params = params,
     .plan = plan,
+    .slower = 10,
     .sample = blasd_stack_sample};

@@ -10,7 +10,7 @@
 #define MOST 1e300    /* what a product of a user's lengths is taken to be at most */
 #define MOST_S 1e15   /* seconds; an answer, not a time to wait */
 #define SLOWEST 1e-12 /* of points: no clock tells less */
-#define FASTEST 16.0  /* no device is so many times as fast as is usual */
+#define FASTEST 20.0  /* no device is so many times as fast as is usual */
 #define WORK 10.0     /* times what a call takes: such a job is hardly more than its work */
 #define NEAR 2.0      /* a size within this factor of a point is that point */
 #define EARLY 0.25    /* weight of the newest job that might end early */
@@ -19,10 +19,11 @@
 
 const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
-/* Of a core of a processor, and of a multiprocessor of a card. They need not be near, jobs tell. */
+/* Of a core of a processor, and of a multiprocessor of a card: rather too slow than too fast, so
+ * that what takes long is not taken for quick. Jobs soon tell. */
 static const struct usual {
     double launch_s, flops_s[BLASD_COST_PRECISIONS], copy_bytes_s, way_bytes_s;
-} processor = {2e-6, {1e10, 2e10}, 5e9, 0}, card = {20e-6, {5e10, 1e11}, 1e10, 1e10};
+} processor = {2e-6, {1e10, 1e10}, 5e9, 0}, card = {20e-6, {5e10, 1e11}, 1e10, 1e10};
 
 void blasd_cost_usual(enum blasd_device_class class, int units, struct blasd_cost *ret) {
     const struct usual *usual = class == BLASD_DEVICE_CUDA ? &card : &processor;
@@ -61,7 +62,7 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
     ret->op = op;
     ret->precision = blasd_dtype_size(dtype) >= 8 && dtype != BLASD_complex64 ? BLASD_COST_FLOAT64
                                                                               : BLASD_COST_FLOAT32;
-    ret->flops = plan->flops;
+    ret->flops = plan->flops * (plan->slower > 1 ? plan->slower : 1);
     ret->items = plan->items;
     ret->made_bytes = (double)plan->made_bytes;
     ret->out_bytes = (double)plan->output_bytes;
@@ -197,14 +198,11 @@ void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *wor
                     items > 1 ? rest / items + cost->launch_s : rest, rest / items);
 }
 
-double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision) {
+double blasd_cost_best_rate(const struct blasd_cost *cost, int op,
+                            enum blasd_cost_precision precision) {
+    const struct blasd_cost_curve *curve = &cost->curves[op][precision];
     double best = 0;
-    for (int op = 0; op < BLASD_OPS_MOST; op++) {
-        const struct blasd_cost_curve *curve = &cost->curves[op][precision];
-        for (int i = 0; i < curve->count; i++) {
-            double rate = curve->points[i].flops / curve->points[i].alone_s;
-            if (rate > best) best = rate;
-        }
-    }
+    for (int i = 0; i < curve->count; i++)
+        best = fmax(best, curve->points[i].flops / curve->points[i].alone_s);
     return best;
 }

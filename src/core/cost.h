@@ -23,7 +23,7 @@ enum blasd_cost_precision { BLASD_COST_FLOAT64, BLASD_COST_FLOAT32, BLASD_COST_P
 extern const char *const blasd_cost_precision_names[]; /* float64 float32 */
 
 struct blasd_cost_point {
-    double flops;   /* of one problem */
+    double flops;   /* of one problem, as in struct blasd_cost_work */
     double alone_s; /* one problem in a call of its own, without what moving its bytes takes */
     double each_s;  /* what each further one adds; at most alone_s */
 };
@@ -50,7 +50,8 @@ struct blasd_cost {
 struct blasd_cost_work {
     int op; /* its position in blasd_ops */
     enum blasd_cost_precision precision;
-    double flops, items, bytes;
+    double flops; /* as many of a product take as long: see `slower` of struct blasd_op */
+    double items, bytes;
     double out_bytes;  /* of these, what comes back */
     double made_bytes; /* not among `bytes` */
     bool ends_early;   /* it may: `flops` is the most */
@@ -60,7 +61,7 @@ struct blasd_cost_work {
 /* A step of a graph. */
 struct blasd_cost_step {
     struct blasd_cost_work work;
-    double flops_least; /* what is certain of work.flops; 0: all */
+    double flops_least; /* what is certain of the operations; 0: all */
     /* of work.bytes, and of its out_bytes, what a card does not move: values of steps stay there,
      * and what more steps read goes up for the first */
     double resident_in, resident_out;
@@ -100,7 +101,8 @@ bool blasd_cost_predict_steps(const struct blasd_cost *cost, const struct blasd_
  * is known of the device. */
 void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds);
 
-/* For people: the best rate of any operation, in operations a second. 0: no job has ended. */
-double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision);
+/* For people: the best rate of an operation, in operations a second. 0: no such job has ended. */
+double blasd_cost_best_rate(const struct blasd_cost *cost, int op,
+                            enum blasd_cost_precision precision);
 
 #endif

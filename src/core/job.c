@@ -323,6 +323,7 @@ int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct 
         code = check_param(&job->op->params[i], &job->params[i], err);
         if (code != 0) return code;
     }
+    plan->slower = job->op->slower;
     code = job->op->plan(job, plan, err);
     make_key(job, &plan->key);
     /* last: an input that the job should not have at all has no wrong values */

@@ -156,6 +156,7 @@ struct blasd_plan {
     /* floating-point operations, as usually counted, with all iterations that may be made; at least
      * one for each problem and each element, which blasd_job_plan sees to */
     double flops;
+    double slower; /* than those of a product, so many times, about; filled in by blasd_job_plan */
     double flops_least;                 /* what is certain of them; 0: all */
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */

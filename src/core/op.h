@@ -77,6 +77,8 @@ struct blasd_op {
     /* Optional: the inputs of `job`, a bit each, that may hold NaN and infinities even where their
      * port says `finite`. */
     unsigned (*any_numbers)(const struct blasd_job *job);
+    /* How many times as long its operations take as those of a product, about; 0: as long. */
+    double slower;
     /* Optional, for tests of all operations. Gives the inputs of `job`, which is fresh, dtypes and
      * shapes: `items` problems of the size that a user would call n. False where there are no
      * such jobs. Shapes and kinds alone, no data. */

@@ -221,14 +221,15 @@ static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
 char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
     const struct tally *tally = &heartbeat->tally;
     int64_t now = blasd_clock_ns();
+    int product = blasd_op_position(blasd_op_find("matmul"));
     char host[65] = "", *text;
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
     pthread_mutex_lock(&heartbeat->lock);
     measure(heartbeat, now);
     heartbeat->device.gflops_float64 =
-        blasd_cost_best_rate(&heartbeat->cost, BLASD_COST_FLOAT64) / 1e9;
+        blasd_cost_best_rate(&heartbeat->cost, product, BLASD_COST_FLOAT64) / 1e9;
     heartbeat->device.gflops_float32 =
-        blasd_cost_best_rate(&heartbeat->cost, BLASD_COST_FLOAT32) / 1e9;
+        blasd_cost_best_rate(&heartbeat->cost, product, BLASD_COST_FLOAT32) / 1e9;
     text = blasd_worker_json(
         &(struct blasd_worker_facts){.name = heartbeat->options->name,
                                      .host = host,
