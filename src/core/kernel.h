@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 14
+#define BLASD_BACKEND_ABI 15
 
 /* What a look at the elements of a value finds: positions, -1 where there is none, and sizes. */
 struct blasd_seen {
@@ -83,13 +83,10 @@ struct blasd_watch {
     /* Reports progress (0 to 1) of the batch and tells whether to go on: false once every job in
      * the batch has been cancelled or has expired. Cheap: call it each few milliseconds. */
     bool (*go_on)(struct blasd_watch *watch, double progress);
-    /* Optional. All of the batch is done or in hand, and a thread of it has nothing left to do:
-     * what comes next may begin. Called once a batch at the most, by any of its threads. */
-    void (*spare)(struct blasd_watch *watch);
     /* Optional. How many batches share the device's units now, this one included: a loop is to take
      * its part of them. Asked when a loop begins, by the thread that called the kernel. */
     int (*sharers)(struct blasd_watch *watch);
-    void *owner; /* whoever set `spare` and `sharers` */
+    void *owner; /* whoever set `sharers` */
 };
 
 struct blasd_device_info {

@@ -32,7 +32,6 @@ struct round {
     const struct blasd_parallel *loop;
     atomic_llong next;
     atomic_bool stop;
-    atomic_bool told; /* that threads are spare */
 };
 
 struct crew {
@@ -77,20 +76,11 @@ static void pause_briefly(void) {
 #endif
 }
 
-static void tell_spare(struct round *round) {
-    const struct blasd_parallel *loop = round->loop;
-    if (loop->watch == NULL || loop->watch->spare == NULL || loop->to < 1) return;
-    if (!atomic_exchange(&round->told, true)) loop->watch->spare(loop->watch);
-}
-
 static void work(struct round *round, int slot) {
     const struct blasd_parallel *loop = round->loop;
     while (!atomic_load_explicit(&round->stop, memory_order_relaxed)) {
         long long i = atomic_fetch_add_explicit(&round->next, 1, memory_order_relaxed);
-        if (i >= loop->count) {
-            tell_spare(round);
-            return;
-        }
+        if (i >= loop->count) return;
         if (!loop->piece(loop->arg, i, slot)) atomic_store(&round->stop, true);
         if (slot == 0 && loop->watch != NULL) {
             double done = (double)(i + 1) / (double)loop->count;

@@ -51,7 +51,7 @@ bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
 void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 
 /* A worker may run several batches at once, one in each place. */
-enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOTS = BLASD_SLOT_SLOW + 4 };
+enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOTS = BLASD_SLOT_SLOW + 3 };
 
 /* What a batch was told. */
 enum blasd_told {

@@ -26,15 +26,13 @@
  * help it weigh a third of that. */
 #define NICE 10
 
-/* Jobs whose predicted time is below this run two at a time: while one of them is mapped, stored or
- * ended the other computes, and neither waits for a thread that the front end has put aside. Others
- * of a lane run one by one, by priority; the next one begins when the threads of the one before run
- * out of work, before its last pieces are done and it is stored and ended.
+/* Brief jobs run two at a time: while one of them is mapped, stored or ended the other computes,
+ * and neither waits for a thread that the front end has put aside. Long ones run one by one, by
+ * priority.
  *
  * Of two that run at a time each takes its part of the device's units, for threads that take turns
  * on a core find its caches full of each other's matrices. */
-#define PAIRED_NS 100e6
-#define THREADS 2 /* of each lane */
+#define THREADS 3
 enum { BRIEF, LONG, LANES };
 
 /* A quarantined job, which may end the worker, is among the long ones. It begins when nothing else
@@ -51,7 +49,7 @@ struct slow_job {
     int64_t taken_ns;
     double ns; /* predicted */
     int lane;
-    bool runs, fading;     /* under the lock; fading: with threads to spare */
+    bool runs;             /* under the lock */
     unsigned char frame[]; /* the claim's */
 };
 
@@ -59,8 +57,7 @@ struct slow_job {
 struct lane {
     struct slow_job *first; /* that waits */
     double waiting_ns;      /* of all that wait */
-    int running, apart;     /* jobs; those of them that do not run two at a time, */
-    int fading;             /* and of these the ones that have threads to spare */
+    int running;            /* jobs */
 };
 
 /* One of the pool's threads. */
@@ -76,7 +73,7 @@ struct slow_thread {
 };
 
 struct blasd_slow_pool {
-    struct slow_thread threads[LANES * THREADS];
+    struct slow_thread threads[THREADS];
     int thread_count;
     pthread_mutex_t lock;
     pthread_cond_t news; /* the main thread: a job has ended */
@@ -94,10 +91,6 @@ struct blasd_slow_pool {
 
 /* ---- what the pool's threads do ---- */
 
-static bool is_paired(const struct slow_job *job) {
-    return job->lane == BRIEF && job->ns < PAIRED_NS;
-}
-
 /* With the lock. */
 static struct lane look_at(const struct blasd_slow_pool *pool, int number) {
     struct lane lane = {.first = NULL};
@@ -106,8 +99,6 @@ static struct lane look_at(const struct blasd_slow_pool *pool, int number) {
         if (!job->runs && lane.first == NULL) lane.first = job;
         if (!job->runs) lane.waiting_ns += job->ns;
         lane.running += job->runs;
-        lane.apart += job->runs && !is_paired(job);
-        lane.fading += job->fading;
     }
     return lane;
 }
@@ -116,7 +107,7 @@ static int on_sharers(struct blasd_watch *watch) {
     const struct slow_thread *thread = watch->owner;
     int running;
     pthread_mutex_lock(&thread->pool->lock);
-    running = is_paired(thread->job) ? look_at(thread->pool, BRIEF).running : 1;
+    running = look_at(thread->pool, thread->lane).running;
     pthread_mutex_unlock(&thread->pool->lock);
     return running;
 }
@@ -170,8 +161,7 @@ static struct slow_job *next_job(const struct blasd_slow_pool *pool, int number)
     if (job->group.quarantined)
         may = lane.running + look_at(pool, BRIEF).running == 0 && !pool->main_turn;
     else
-        may = !holds_back(pool) &&
-              (lane.running == lane.fading || (is_paired(job) && lane.apart == 0));
+        may = !holds_back(pool);
     return may ? job : NULL;
 }
 
@@ -179,18 +169,6 @@ static void begin(struct slow_thread *thread, struct slow_job *job) {
     thread->job = job;
     job->runs = true;
     if (job->group.quarantined) thread->pool->alone_until_ns = blasd_clock_ns() + ALONE_NS;
-}
-
-/* The job of a thread needs fewer threads than it had. */
-static void on_spare(struct blasd_watch *watch) {
-    struct slow_thread *thread = watch->owner;
-    struct blasd_slow_pool *pool = thread->pool;
-    pthread_mutex_lock(&pool->lock);
-    if (!is_paired(thread->job) && !thread->job->fading) {
-        thread->job->fading = true;
-        wake_threads(pool);
-    }
-    pthread_mutex_unlock(&pool->lock);
 }
 
 static void slow_job_free(struct slow_job *job) {
@@ -279,7 +257,7 @@ static void *run(void *arg) {
 
 /* Whether a job that comes to the lane would begin at once. */
 static bool is_free(const struct lane *lane) {
-    return lane->first == NULL && lane->running == lane->fading;
+    return lane->first == NULL && lane->running == 0;
 }
 
 struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
@@ -473,7 +451,6 @@ static void pool_free(struct blasd_slow_pool *pool) {
         if (thread->started) pthread_join(thread->handle, NULL);
         if (batcher->heartbeat != NULL) {
             struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
-            watch->spare = NULL;
             watch->sharers = NULL;
         }
         blasd_worker_queue_free(thread->queue);
@@ -495,7 +472,6 @@ static int thread_open(struct slow_thread *thread, const struct blasd_batcher *m
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
-    watch->spare = on_spare;
     watch->sharers = on_sharers;
     watch->owner = thread;
     if (thread->lane == BRIEF) {
@@ -512,7 +488,7 @@ static void pool_init(struct blasd_slow_pool *pool, const struct blasd_batcher *
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&pool->news, &steady);
-    pool->thread_count = main->info.units > 1 ? LANES * THREADS : LANES;
+    pool->thread_count = main->info.units > 1 ? THREADS : LANES;
     for (int i = 0; i < pool->thread_count; i++) {
         struct slow_thread *thread = &pool->threads[i];
         thread->pool = pool;

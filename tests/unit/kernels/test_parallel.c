@@ -241,57 +241,9 @@ static void a_stop_ends_one_loop_and_not_the_next(void **state) {
     }
 }
 
-struct spare {
-    struct blasd_watch watch;
-    struct tally *tally;
-    atomic_int told;
-    int missing; /* pieces that had not begun then: taken just now, by other threads */
-};
-
 static bool let_go_on(struct blasd_watch *watch, double progress) {
     (void)watch, (void)progress;
     return true;
-}
-
-static bool take_piece(void *arg, int64_t i, int slot) {
-    struct spare *spare = arg;
-    (void)slot;
-    atomic_fetch_add(&spare->tally->done[i], 1);
-    if (i % 7 == 0) pause_briefly(); /* so that others run out of work meanwhile */
-    return true;
-}
-
-static void note_spare(struct blasd_watch *watch) {
-    struct spare *spare = (struct spare *)watch;
-    spare->told++;
-    for (int i = 0; i < 50; i++) spare->missing += spare->tally->done[i] == 0;
-}
-
-/* The watch hears once that threads are spare: in the last loop alone, when no piece is left. */
-static void the_watch_hears_once_of_spare_threads(void **state) {
-    static struct tally tally;
-    (void)state;
-    for (int threads = 1; threads < 4; threads++) {
-        struct spare spare = {.watch = {.go_on = let_go_on, .spare = note_spare}, .tally = &tally};
-        struct blasd_parallel loop = loop_of(&tally, 50, threads);
-        loop.piece = take_piece;
-        loop.arg = &spare;
-        loop.watch = &spare.watch;
-        loop.to = 0.5; /* others follow */
-        assert_true(blasd_parallel_run(&loop));
-        assert_int_equal(spare.told, 0);
-        memset(&tally, 0, sizeof tally);
-        loop.from = 0.5;
-        loop.to = 1;
-        assert_true(blasd_parallel_run(&loop));
-        assert_int_equal(spare.told, 1);
-        assert_true(spare.missing < threads);
-        for (int i = 0; i < 50; i++) assert_int_equal(tally.done[i], 1);
-        spare.watch.spare = NULL; /* nobody wants to know */
-        memset(&tally, 0, sizeof tally);
-        assert_true(blasd_parallel_run(&loop));
-        assert_int_equal(spare.told, 1);
-    }
 }
 
 /* How many share the machine, as the watch says, and how often it was asked. */
@@ -424,7 +376,6 @@ int main(void) {
         cmocka_unit_test(signals_go_to_those_who_wait_for_them),
         cmocka_unit_test(helpers_weigh_what_the_one_they_help_does),
         cmocka_unit_test(a_stop_ends_one_loop_and_not_the_next),
-        cmocka_unit_test(the_watch_hears_once_of_spare_threads),
         cmocka_unit_test(a_loop_takes_its_part_of_the_threads),
         cmocka_unit_test(a_loop_in_a_piece_runs_on_its_thread),
         cmocka_unit_test(a_forked_process_has_helpers_of_its_own),

@@ -7,8 +7,8 @@ extern const struct blasd_backend lane_backend;
 
 #include <stdatomic.h>
 
-#define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
-#define LONG_N 800  /* 1.0e9: long */
+#define HEAVY_N 520 /* 2.8e8 operations: heavy as long as nothing is known of the device */
+#define LONG_N 2200 /* 2.1e10: long */
 #define TIMEOUT_MS 120000
 
 static struct blasd_limits limits;
@@ -24,11 +24,10 @@ static struct {
     atomic_bool
         heavy_is_lost;   /* a new master lacks the claims of all: until they are given once more */
     bool heavy_meets;    /* another one, before it goes on */
-    bool heavy_fades;    /* once it runs: its threads run out of work */
     bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
     atomic_int waits;    /* the main thread's, for jobs */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
-    atomic_int heavy_running, beside_quarantined, beside_a_long, three;
+    atomic_int heavy_running, beside_quarantined, long_running, two_long;
 } kernel;
 
 static int ended_jobs(void) {
@@ -77,7 +76,6 @@ static bool run_heavy(struct blasd_watch *watch) {
         pthread_mutex_unlock(&fake.lock);
     }
     if (kernel.heavy_is_lost) claimed_anew(true);
-    if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
     for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
             kernel.heavy_stopped++;
@@ -112,9 +110,9 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
             kernel.heavy_running--;
             return blasd_fail(ret, BLASD_E_device_error, "", "it fell off the bus");
         }
+        if (is_long && ++kernel.long_running > 1) kernel.two_long++;
         going = run_heavy(watch);
-        if (is_long && kernel.heavy_running > 1) kernel.beside_a_long++;
-        if (is_long && kernel.heavy_running > 2) kernel.three++;
+        kernel.long_running -= is_long;
         kernel.heavy_running--;
     }
     for (int i = 0; going && i < count && !is_long; i++) { /* it would take seconds */
@@ -191,45 +189,25 @@ static void test_brief_ones_run_two_at_a_time(void **state) {
     }
 }
 
-static void test_a_long_one_runs_beside_small_ones_only(void **state) {
-    struct fake_spec first = longer;
+static void test_long_ones_run_one_at_a_time_beside_others(void **state) {
+    struct fake_job *of[2];
     char name[BLASD_BLOB_NAME];
     (void)state;
-    first.priority = BLASD_PRIORITY_HIGH;
-    fake_add(heavy);
-    fake_add(first);
+    for (int i = 0; i < 2; i++) of[i] = fake_add(longer);
     fake_add(heavy);
     for (int i = 0; i < 5; i++) fake_add(small);
     kernel.heavy_waits_for = 5;
+    kernel.heavy_meets = true;
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_int_equal(kernel.heavy_began, 3);
-    assert_int_equal(kernel.beside_a_long, 0);
-    assert_int_equal(fake.jobs[1].result.state, BLASD_SUCCEEDED);
-    fake_check(&fake.jobs[0], heavy);
-    fake_check(&fake.jobs[2], heavy);
-    for (int i = 3; i < 8; i++) fake_check(&fake.jobs[i], small);
-    snprintf(name, sizeof name, "%s.out", fake.jobs[1].id);
-    blasd_store_remove(fake.store, name);
-}
-
-/* A long one is joined by the next when it has threads to spare, and not before; which of them it
- * is goes by priority. */
-static void test_a_long_one_that_fades_is_joined_by_the_next(void **state) {
-    char name[BLASD_BLOB_NAME];
-    (void)state;
-    for (int i = 0; i < 4; i++) fake_add(longer);
-    kernel.heavy_fades = kernel.heavy_meets = true;
-    assert_int_equal(fake_work(&limits, &err), 0);
-    assert_int_equal(kernel.heavy_began, 4);
-    assert_int_equal(kernel.most_running, 2);
-    assert_true(kernel.beside_a_long > 0);
-    assert_int_equal(kernel.three, 0);
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(fake.jobs[i].result.state, BLASD_SUCCEEDED);
-        assert_int_equal(fake.jobs[i].begun, 1);
-        snprintf(name, sizeof name, "%s.out", fake.jobs[i].id);
+    assert_int_equal(kernel.two_long, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(of[i]->result.state, BLASD_SUCCEEDED);
+        snprintf(name, sizeof name, "%s.out", of[i]->id);
         blasd_store_remove(fake.store, name);
     }
+    fake_check(&fake.jobs[2], heavy);
+    for (int i = 3; i < 8; i++) fake_check(&fake.jobs[i], small);
 }
 
 static void test_a_heavy_job_is_stopped(void **state) {
@@ -370,7 +348,7 @@ static void test_what_runs_ends_and_what_waits_goes_back(void **state) {
     blasd_store_remove(fake.store, name);
 }
 
-/* On a device of two units the slow pool has two threads. */
+/* On a device of two units the slow pool has two threads for brief jobs. */
 static int setup_two(void **state) {
     int code = setup(state);
     fake.more_units = 1;
@@ -396,8 +374,7 @@ int main(void) {
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_what_runs_ends_and_what_waits_goes_back),
         TEST_TWO(test_brief_ones_run_two_at_a_time),
-        TEST_TWO(test_a_long_one_runs_beside_small_ones_only),
-        TEST_TWO(test_a_long_one_that_fades_is_joined_by_the_next),
+        TEST_TWO(test_long_ones_run_one_at_a_time_beside_others),
         TEST_TWO(test_small_jobs_overtake_a_heavy_one),
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
