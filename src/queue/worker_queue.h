@@ -106,10 +106,6 @@ void blasd_worker_queue_wake(struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
-/* Takes jobs that have come while the worker does something else, and does not wait for them: sends
- * the wait of `timeout_ms`, unless it has been sent, and looks whether it has ended. */
-int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err);
 /* Notes that the jobs begin now, of which the batch before the last has ended; sent, not waited
  * for. */
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,

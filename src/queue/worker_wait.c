@@ -97,21 +97,3 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     wait_ended(queue, reply);
     return rc < 0 ? rc : 0;
 }
-
-int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
-    struct blasd_caller *caller = &queue->caller;
-    redisReply *reply = NULL;
-    int rc = 0;
-    if (!may_wait(queue, &timeout_ms)) return 0;
-    if (!caller->ahead) {
-        write_wait(queue, timeout_ms);
-        rc = blasd_caller_send(caller, err);
-    }
-    if (rc != 0 || !blasd_caller_heard(caller)) return rc;
-    caller->spin_ns = 0;
-    rc = blasd_caller_collect(caller, &reply, err);
-    queue->turns.busy = false;
-    wait_ended(queue, reply);
-    return rc < 0 ? rc : 0;
-}

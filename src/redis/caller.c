@@ -191,22 +191,6 @@ int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct b
     return rc;
 }
 
-int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err) {
-    int rc = caller->redis ? 0 : connect_anew(caller, err);
-    if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
-    if (rc == 0) rc = pass_owed(caller, err); /* blasd_caller_heard means what is sent now */
-    if (rc == 0) rc = send_words(caller, err);
-    caller->ahead = rc == 0;
-    return rc;
-}
-
-bool blasd_caller_heard(const struct blasd_caller *caller) {
-    struct pollfd fd = {.events = POLLIN};
-    if (!caller->redis) return false;
-    fd.fd = caller->redis->fd;
-    return caller->redis->reader->pos < caller->redis->reader->len || poll(&fd, 1, 0) > 0;
-}
-
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err) {
     redisReply *reply;
     int rc = blasd_caller_call(caller, &reply, err);

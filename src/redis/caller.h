@@ -50,10 +50,6 @@ int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blas
 /* The reply to the command that is ahead; as blasd_caller_call, but nothing is sent again. Any
  * other call would stand behind it, and so closes the connection first. */
 int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err);
-/* Sends the command, which is ahead from then on; connects where there is no connection. */
-int blasd_caller_send(struct blasd_caller *caller, struct blasd_err *err);
-/* Whether the reply to what is ahead has begun to come. */
-bool blasd_caller_heard(const struct blasd_caller *caller);
 /* A call whose reply says nothing; 0 or a negative code. */
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err);
 /* Sends the command and does not wait: its reply is passed over with the next call. */

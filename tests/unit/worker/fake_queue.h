@@ -251,11 +251,6 @@ void blasd_worker_queue_wake(struct blasd_worker_queue *queue) {
     (void)queue;
 }
 
-int blasd_worker_queue_look(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
-    return blasd_worker_queue_wait(queue, timeout_ms, err);
-}
-
 void blasd_worker_queue_tidy(struct blasd_worker_queue *queue) {
     (void)queue;
 }
