@@ -150,34 +150,10 @@ static bool is_orphan(int mark, const char *instance) {
     return other;
 }
 
-/* Removes a folder and the files in it. */
-static bool remove_folder(int dir_fd, const char *name) {
-    struct dirent *entry;
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (dir == NULL) {
-        if (fd >= 0) close(fd);
-        return false;
-    }
-    while ((entry = readdir(dir)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(fd, entry->d_name, 0);
-    closedir(dir);
-    return unlinkat(dir_fd, name, AT_REMOVEDIR) == 0;
-}
-
-static void remove_all(int dir_fd, const char *name) {
-    char pool[NAME_MAX + 16];
-    snprintf(pool, sizeof pool, "%s/" POOL, name);
-    remove_folder(dir_fd, pool);
-    if (remove_folder(dir_fd, name))
-        blasd_log(BLASD_LOG_INFO, "removed " SHARED "/%s, whose data directory is gone", name);
-}
-
 static void consider(int dir_fd, const char *name) {
     const char *instance = name + strlen(PREFIX);
     struct stat info;
-    char path[NAME_MAX + 16];
+    char path[NAME_MAX + 32];
     int mark;
     if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(instance) != INSTANCE_LEN) return;
     if (fstatat(dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode) ||
@@ -186,7 +162,11 @@ static void consider(int dir_fd, const char *name) {
     snprintf(path, sizeof path, "%s/" MARK, name);
     mark = openat(dir_fd, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (mark < 0) return;
-    if (flock(mark, LOCK_EX | LOCK_NB) == 0 && is_orphan(mark, instance)) remove_all(dir_fd, name);
+    if (flock(mark, LOCK_EX | LOCK_NB) == 0 && is_orphan(mark, instance)) {
+        snprintf(path, sizeof path, SHARED "/%s", name);
+        data_dir_remove_tree(path);
+        blasd_log(BLASD_LOG_INFO, "removed %s, whose data directory is gone", path);
+    }
     close(mark);
 }
 
@@ -201,11 +181,13 @@ void blob_dir_remove_stale(void) {
 void blob_dir_remove_empty(const char *spec) {
     static const char *const ours[] = {".", "..", STORE, MARK};
     const char *path = spec + strlen("dir:");
+    char pool[BLOB_SPEC_MAX + 16];
     const struct dirent *entry;
     bool empty = true;
     DIR *dir = opendir(path);
     if (dir == NULL) return;
-    remove_folder(dirfd(dir), POOL);
+    snprintf(pool, sizeof pool, "%s/" POOL, path);
+    data_dir_remove_tree(pool);
     while ((entry = readdir(dir)) != NULL) {
         bool own = false;
         for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
