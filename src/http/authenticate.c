@@ -1,7 +1,6 @@
 /* The door. Every path is behind it but for /health/live. */
 #include "http/authenticate.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "http/peer.h"
 #include "http/timeouts.h"
@@ -51,7 +50,7 @@ static int check_role(const struct http_exchange *exchange, struct blasd_err *er
 static const char *certificate_of(const struct http_exchange *exchange) {
     const struct blasd_tls_files *tls = exchange->home->server->options->tls;
     struct http_connection *connection = exchange->client.connection;
-    const int64_t now = blasd_clock_ns();
+    const int64_t now = blasd_loop_now(exchange->home->loop);
     char name[HTTP_TLS_NAME];
     int64_t seconds;
     if (tls == NULL || tls->client_ca == NULL || connection == NULL) return NULL;

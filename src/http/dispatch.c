@@ -2,7 +2,6 @@
  * Read next: routes.c, then jobs_post.c for the longest of them. */
 #include "http/dispatch.h"
 
-#include "base/clock.h"
 #include "base/container.h"
 #include "http/answered.h"
 #include "http/authenticate.h"
@@ -31,7 +30,7 @@ static struct http_exchange *begin_exchange(struct http_loop *loop,
     struct http_exchange *exchange = http_exchange_new(loop, connection);
     if (exchange == NULL) return NULL;
     exchange->client.connection = http_connection_of(connection);
-    http_connection_asks(exchange->client.connection, exchange);
+    http_connection_asks(exchange->client.connection, exchange, exchange->began_ns);
     return exchange;
 }
 
@@ -68,7 +67,7 @@ static bool is_cut_off(struct http_exchange *exchange) {
 }
 
 static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
-    return blasd_clock_ns() - exchange->began_ns >= ns;
+    return blasd_loop_now(exchange->home->loop) - exchange->began_ns >= ns;
 }
 
 void http_exchange_check(struct http_exchange *exchange) {
@@ -367,7 +366,7 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     *context = NULL;
     if (exchange->client.linger)
         http_lingering_close(exchange->home, http_connection_fd(connection));
-    http_connection_asks(exchange->client.connection, NULL);
+    http_connection_asks(exchange->client.connection, NULL, blasd_loop_now(exchange->home->loop));
     http_exchange_end(exchange,
                       exchange->held.parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

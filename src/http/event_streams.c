@@ -82,7 +82,7 @@ static int greet(struct stream *stream) {
 /* NULL, or why its key, which may have been revoked or changed, hears no more. */
 static const char *shut_out(struct stream *stream) {
     struct http_exchange *exchange = stream->exchange;
-    int64_t now = blasd_clock_ns();
+    int64_t now = blasd_loop_now(exchange->home->loop);
     struct blasd_err err = {0};
     if (now - stream->asked_ns < ASK_NS || exchange->connection == NULL) return NULL;
     stream->asked_ns = now;
@@ -107,7 +107,7 @@ static bool look(struct stream *stream) {
         http_events_take(events_of(stream), &stream->reader, http_sees_all(stream->exchange), text);
     else if (greet(stream) != 0)
         return false;
-    if (text->len == 0 && blasd_clock_ns() - stream->wrote_ns >= HEARTBEAT_NS)
+    if (text->len == 0 && blasd_loop_now(loop->loop) - stream->wrote_ns >= HEARTBEAT_NS)
         return blasd_buf_puts(text, ": still here\n\n") == 0;
     return true;
 }
@@ -116,7 +116,7 @@ static bool look(struct stream *stream) {
 static void cut_off_deaf(struct stream *stream) {
     bool under_way = stream->sent < stream->text.len || stream->over;
     if (under_way && stream->exchange->connection != NULL &&
-        blasd_clock_ns() - stream->wrote_ns > DEAF_NS)
+        blasd_loop_now(stream->exchange->home->loop) - stream->wrote_ns > DEAF_NS)
         (void)shutdown(http_connection_fd(stream->exchange->connection), SHUT_RDWR);
 }
 
@@ -128,11 +128,11 @@ static void on_look(struct blasd_timer *timer) {
         if (stream->over || stream->sent < stream->text.len) continue;
         if (!look(stream)) stream->over = true;
         if (stream->text.len == 0 && !stream->over) continue;
-        stream->wrote_ns = blasd_clock_ns();
+        stream->wrote_ns = blasd_loop_now(loop->loop);
         http_exchange_resume(stream->exchange);
     }
     if (!blasd_list_empty(&loop->streams.open))
-        (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + LOOK_NS);
+        (void)blasd_loop_timer_set(loop->loop, timer, blasd_loop_now(loop->loop) + LOOK_NS);
 }
 
 static bool may_join(const struct http_exchange *exchange, struct http_events_reader *reader) {
@@ -154,7 +154,7 @@ static struct stream *stream_new(struct http_exchange *exchange) {
     memcpy(stream->reader.tenant, exchange->caller.principal.tenant, sizeof stream->reader.tenant);
     stream->reader.op = query->op;
     stream->reader.state = (query->given & HTTP_PARAM_STATE) != 0 ? query->state : -1;
-    stream->wrote_ns = stream->asked_ns = blasd_clock_ns();
+    stream->wrote_ns = stream->asked_ns = blasd_loop_now(exchange->home->loop);
     blasd_buf_init(&stream->text, HTTP_EVENTS_WAITING);
     if (!may_join(exchange, &stream->reader)) {
         http_reply_fail(
@@ -186,7 +186,8 @@ void http_events_get(struct http_exchange *exchange) {
     if ((stream = stream_new(exchange)) == NULL) return;
     loop->streams.timer.fire = on_look;
     if (loop->streams.timer.slot == 0) /* who comes does not put off those who are there */
-        (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer, blasd_clock_ns() + LOOK_NS);
+        (void)blasd_loop_timer_set(loop->loop, &loop->streams.timer,
+                                   blasd_loop_now(loop->loop) + LOOK_NS);
     http_reply(exchange, 200, "text/event-stream",
                (const struct http_header[]){{"X-Accel-Buffering", "no"} /* nginx */, {NULL, NULL}},
                (struct http_body){.kind = HTTP_PIECES,

@@ -1,6 +1,5 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
-#include "base/clock.h"
 #include "core/graph.h"
 #include "http/admission.h"
 #include "http/dry_run.h"
@@ -220,8 +219,10 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     if (!http_placement_open(view)) return job->device;
     if (job->device == BLASD_DEVICE_ANY)
-        return http_placement_pick(&loop->placement, view, job->op, plan, memory, blasd_clock_ns());
-    http_placement_sent(&loop->placement, view, job->device, job->op, plan, blasd_clock_ns());
+        return http_placement_pick(&loop->placement, view, job->op, plan, memory,
+                                   blasd_loop_now(loop->loop));
+    http_placement_sent(&loop->placement, view, job->device, job->op, plan,
+                        blasd_loop_now(loop->loop));
     return job->device;
 }
 

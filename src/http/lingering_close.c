@@ -3,7 +3,6 @@
  * Closing a socket with unread bytes resets it, and the client may then never see the answer that
  * was on its way. So we keep a second descriptor of it, say that we send no more, and read and
  * throw away what comes until the client has closed, or for a bounded time and size. */
-#include "base/clock.h"
 #include "base/container.h"
 #include "base/id.h"
 #include "http/exchange.h"
@@ -69,7 +68,8 @@ void http_lingering_close(struct http_loop *loop, int fd) {
     shutdown(lingering->watcher.fd, SHUT_WR);
     loop->lingering++;
     if (blasd_loop_watch(loop->loop, &lingering->watcher, EPOLLIN) != 0 ||
-        blasd_loop_timer_set(loop->loop, &lingering->timer, blasd_clock_ns() + LINGER_NS) != 0)
+        blasd_loop_timer_set(loop->loop, &lingering->timer,
+                             blasd_loop_now(loop->loop) + LINGER_NS) != 0)
         end(lingering);
 }
 

@@ -1,7 +1,6 @@
 /* Counting, and GET /metrics in Prometheus' text format. */
 #include "http/metrics.h"
 
-#include "base/clock.h"
 #include "http/jobs.h"
 #include "http/metric_rows.h"
 #include "http/reply.h"

@@ -6,7 +6,6 @@
  * work grows by what is sent and shrinks with the time that passes. */
 #include "http/placement.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "http/exchange.h"
 #include "wire/cost_text.h"
@@ -134,7 +133,7 @@ void http_placement_learn(struct http_placement *placement, const char *text, si
 
 static void learn_now(struct http_loop *loop, const char *text, size_t len) {
     http_placement_learn(&loop->placement, text, len, loop->server->options->loops,
-                         blasd_clock_ns());
+                         blasd_loop_now(loop->loop));
 }
 
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
@@ -157,7 +156,7 @@ void http_placement_heard(struct http_loop *loop, const char *text, size_t len) 
 void http_placement_tick(struct http_loop *loop) {
     struct http_placement *placement = &loop->placement;
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    int64_t now = blasd_clock_ns(), since = now - placement->asked_ns;
+    int64_t now = blasd_loop_now(loop->loop), since = now - placement->asked_ns;
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
         if (placement->workers[c] != view->workers_of[c]) changed = true;

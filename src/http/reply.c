@@ -2,7 +2,6 @@
  */
 #include "http/reply.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 

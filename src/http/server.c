@@ -92,7 +92,7 @@ static void measure_intake(struct http_server *server) {
 static void tell_of_queue(struct http_loop *loop) {
     struct http_server *server = loop->server;
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    int64_t now = blasd_clock_ns();
+    int64_t now = blasd_loop_now(loop->loop);
     if (view->available) {
         bool told = server->queue_told.told_ns != 0;
         server->queue_told.down_ns = server->queue_told.told_ns = 0;
@@ -118,7 +118,7 @@ static void look_serving(struct blasd_timer *timer) {
     if (view->available && view->workers > 0)
         server->options->on_serving(server->options->arg);
     else
-        (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + SERVING_NS);
+        (void)blasd_loop_timer_set(loop->loop, timer, blasd_loop_now(loop->loop) + SERVING_NS);
 }
 
 /* A loop that stands still, or can accept no connection, keeps its clients waiting: then the whole
@@ -176,7 +176,7 @@ static void on_tick(struct blasd_timer *timer) {
     if (loop->ticking.count % CHECK_TICKS == 0) http_timeouts_check(loop);
     http_placement_tick(loop);
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
-    (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
+    (void)blasd_loop_timer_set(loop->loop, timer, blasd_loop_now(loop->loop) + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
@@ -243,7 +243,7 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
     loop->stopping.grace.fire = on_grace;
     if (loop->server->options->grace_ms < 0) return;
     if (blasd_loop_timer_set(loop->loop, &loop->stopping.grace,
-                             blasd_clock_ns() +
+                             blasd_loop_now(loop->loop) +
                                  (int64_t)loop->server->options->grace_ms * 1000000) != 0)
         on_grace(&loop->stopping.grace);
 }
@@ -336,8 +336,8 @@ static void *run_loop(void *arg) {
     while (is_busy(loop)) {
         turn(loop, 50);
         if (!loop->stopping.out_of_time) continue;
-        if (end == 0) end = blasd_clock_ns() + LAST_MOMENTS_NS;
-        if (blasd_clock_ns() >= end) break;
+        if (end == 0) end = blasd_loop_now(loop->loop) + LAST_MOMENTS_NS;
+        if (blasd_loop_now(loop->loop) >= end) break;
     }
     blasd_log_flush();
     return NULL;

@@ -3,7 +3,6 @@
  */
 #include "http/timeouts.h"
 
-#include "base/clock.h"
 #include "http/exchange.h"
 #include "http/tls.h"
 
@@ -20,7 +19,7 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
     struct http_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL) return NULL;
     connection->mhd = mhd;
-    connection->since_ns = blasd_clock_ns();
+    connection->since_ns = blasd_loop_now(loop->loop);
     connection->part = http_peer_part_of(mhd);
     if (loop->server->tls != NULL) connection->line = http_tls_line_new(mhd, &loop->turn.tls);
     blasd_list_append(&loop->connections, &connection->node);
@@ -36,11 +35,12 @@ void http_connection_end(struct http_loop *loop, struct http_connection *connect
     free(connection);
 }
 
-void http_connection_asks(struct http_connection *connection, struct http_exchange *exchange) {
+void http_connection_asks(struct http_connection *connection, struct http_exchange *exchange,
+                          int64_t now) {
     if (connection == NULL) return;
     connection->exchange = exchange;
     connection->left_at = 0;
-    if (exchange == NULL) connection->since_ns = blasd_clock_ns();
+    if (exchange == NULL) connection->since_ns = now;
 }
 
 struct http_connection *http_connection_of(struct MHD_Connection *mhd) {
@@ -125,7 +125,8 @@ void http_timeouts_bad_length(struct http_loop *loop) {
 bool http_timeouts_body(const struct http_exchange *exchange, struct blasd_err *problem) {
     const struct blasd_limits *limits = exchange->home->server->limits;
     uint64_t seconds = limits->request_s + exchange->body.seen / limits->request_rate;
-    if ((blasd_clock_ns() - exchange->began_ns) / SECOND_NS < (int64_t)seconds) return false;
+    if ((blasd_loop_now(exchange->home->loop) - exchange->began_ns) / SECOND_NS < (int64_t)seconds)
+        return false;
     blasd_fail(problem, BLASD_E_request_timeout, "",
                "%" PRIu64 " bytes of the body came in %" PRIu64
                " seconds (limits request_s and request_rate)",
@@ -176,7 +177,7 @@ static void check_left(struct http_loop *loop) {
 void http_timeouts_check(struct http_loop *loop) {
     const struct blasd_limits *limits = loop->server->limits;
     uint64_t seconds = limits->connection_idle_s + limits->request_s;
-    int64_t before = blasd_clock_ns() - (int64_t)seconds * SECOND_NS;
+    int64_t before = blasd_loop_now(loop->loop) - (int64_t)seconds * SECOND_NS;
     struct blasd_err problem = {0};
     blasd_fail(&problem, BLASD_E_request_timeout, "",
                "the head of the request was not complete after %" PRIu64

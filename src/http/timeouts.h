@@ -45,7 +45,8 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
 /* Takes NULL, as the next. */
 void http_connection_end(struct http_loop *loop, struct http_connection *connection);
 /* The head of a request has come, or its exchange has ended (NULL). */
-void http_connection_asks(struct http_connection *connection, struct http_exchange *exchange);
+void http_connection_asks(struct http_connection *connection, struct http_exchange *exchange,
+                          int64_t now);
 /* That of a connection, or NULL. */
 struct http_connection *http_connection_of(struct MHD_Connection *mhd);
 /* Several times a second: ends those whose head takes too long, and those whose client has left

@@ -1,7 +1,6 @@
 /* Requests that wait for jobs: the clock of each, and the answer once its job has ended. */
 #include "http/waiters.h"
 
-#include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "http/jobs.h"
@@ -44,7 +43,7 @@ void http_wait_begin(struct http_exchange *exchange, double seconds) {
     wait->timer.fire = on_timer;
     http_count(&loop->metrics->waiting, 1);
     if (blasd_loop_timer_set(loop->loop, &wait->timer,
-                             blasd_clock_ns() + (int64_t)(seconds * 1e9)) != 0)
+                             blasd_loop_now(loop->loop) + (int64_t)(seconds * 1e9)) != 0)
         wait->time_up = true;
 }
 
