@@ -240,6 +240,7 @@ static void put_hold(struct transfer *t, front_reply_fn reply) {
     if (reply == put_reply) t->flying++;
     t->held_ns = blasd_clock_ns();
     front_call_function(&chunk->call, "blob");
+    front_call_text(&chunk->call, "hold");
     front_call_text(&chunk->call, t->from->name);
     front_call_number(&chunk->call, t->bytes);
     front_call_send(&chunk->call);
@@ -316,7 +317,8 @@ void blasd_front_queue_blob_remove(struct blasd_front_queue *queue, const char *
     }
     call = front_call_new(queue, sizeof *call, drop_reply);
     if (call == NULL) return;
-    front_call_function(call, "blob_drop");
+    front_call_function(call, "blob");
+    front_call_text(call, "drop");
     front_call_text(call, name);
     front_call_send(call);
 }

@@ -81,7 +81,7 @@ static void ask_record(struct blasd_front_queue *queue, const char *function,
                        struct blasd_waiter *waiter, blasd_record_fn done, void *arg) {
     struct blasd_err err;
     struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
-    bool valid = blasd_id_valid(id);
+    bool valid = blasd_id_valid(id), keeps = waiter == NULL && strcmp(function, "watch") == 0;
     if (c == NULL) {
         done(arg, &err, NULL, 0);
         return;
@@ -95,14 +95,14 @@ static void ask_record(struct blasd_front_queue *queue, const char *function,
     }
     c->waiter = waiter;
     c->cancel = forget != NULL;
-    if (forget == NULL && strcmp(function, "keep") != 0) front_call_reads(&c->call);
+    if (forget == NULL && !keeps) front_call_reads(&c->call);
     /* a second cancel would find the job that the first one has ended, and forget it */
     if (c->cancel) c->call.tries_left = 0;
     memcpy(c->id, id, sizeof c->id);
     c->key = front_id_key(queue, principal);
     front_call_function(&c->call, function);
     front_call_text(&c->call, principal->tenant);
-    if (waiter != NULL) front_call_text(&c->call, queue->channel);
+    if (waiter != NULL || keeps) front_call_text(&c->call, keeps ? "" : queue->channel);
     if (c->cancel) front_call_text(&c->call, forget);
     front_call_arg(&c->call, c->id, BLASD_ID_LEN);
     front_wait_begin(queue, principal->tenant, waiter, c->id);
@@ -117,7 +117,7 @@ void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_p
 void blasd_front_queue_keep(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, const char *id,
                             blasd_record_fn done, void *arg) {
-    ask_record(queue, "keep", principal, id, NULL, NULL, done, arg);
+    ask_record(queue, "watch", principal, id, NULL, NULL, done, arg);
 }
 
 void blasd_front_queue_watch(struct blasd_front_queue *queue,

@@ -127,7 +127,8 @@ static void begin_keep(struct front_call *call, const struct put *put,
     snprintf(life, sizeof life, "%" PRIu64 "%s", life_s, in_redis ? " B" : "");
     call->acknowledges = true;
     call->more = put_more;
-    front_call_function(call, "tensor_put");
+    front_call_function(call, "tensor");
+    front_call_text(call, "put");
     front_call_text(call, principal->tenant);
     front_call_number(call, put->most);
     front_call_text(call, life);
@@ -287,7 +288,7 @@ static void list_reply(struct front_call *call, const redisReply *reply,
 }
 
 /* Starts a call about the tenant's tensors; NULL: it was answered. */
-static struct tensor_call *ask(struct blasd_front_queue *queue, const char *function,
+static struct tensor_call *ask(struct blasd_front_queue *queue, const char *verb,
                                const struct blasd_principal *principal, front_reply_fn reply,
                                blasd_tensors_fn done, void *arg) {
     struct tensor_call *c = front_call_new(queue, sizeof *c, reply);
@@ -300,7 +301,8 @@ static struct tensor_call *ask(struct blasd_front_queue *queue, const char *func
     c->done = done;
     c->arg = arg;
     c->key = front_id_key(queue, principal);
-    front_call_function(&c->call, function);
+    front_call_function(&c->call, "tensor");
+    front_call_text(&c->call, verb);
     front_call_text(&c->call, principal->tenant);
     return c;
 }
@@ -385,7 +387,8 @@ static struct tensors_call *asking(struct blasd_front_queue *queue,
     snprintf(c->tenant, sizeof c->tenant, "%s", principal->tenant);
     c->key = front_id_key(queue, principal);
     c->use = use;
-    front_call_function(&c->call, "tensor_get");
+    front_call_function(&c->call, "tensor");
+    front_call_text(&c->call, "get");
     front_call_text(&c->call, principal->tenant);
     front_call_text(&c->call, use ? "1" : "0");
     queue->asking = c;
@@ -407,7 +410,7 @@ void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
     struct tensors_call *c;
     struct blasd_err err;
     if (!blasd_id_tensor_valid(id)) {
-        struct tensor_call *none = ask(queue, "tensor_get", principal, one_reply, done, arg);
+        struct tensor_call *none = ask(queue, "get", principal, one_reply, done, arg);
         if (none != NULL) (void)add_id(none, id);
         return;
     }
@@ -423,7 +426,7 @@ void blasd_front_queue_tensor_get(struct blasd_front_queue *queue,
 void blasd_front_queue_tensor_life(struct blasd_front_queue *queue,
                                    const struct blasd_principal *principal, const char *id,
                                    uint64_t life_s, blasd_tensors_fn done, void *arg) {
-    struct tensor_call *c = ask(queue, "tensor_life", principal, one_reply, done, arg);
+    struct tensor_call *c = ask(queue, "life", principal, one_reply, done, arg);
     if (c == NULL || !add_id(c, id)) return;
     front_call_number(&c->call, life_s);
     front_call_send(&c->call);
@@ -432,7 +435,7 @@ void blasd_front_queue_tensor_life(struct blasd_front_queue *queue,
 void blasd_front_queue_tensor_drop(struct blasd_front_queue *queue,
                                    const struct blasd_principal *principal, const char *id,
                                    blasd_tensors_fn done, void *arg) {
-    struct tensor_call *c = ask(queue, "tensor_drop", principal, one_reply, done, arg);
+    struct tensor_call *c = ask(queue, "drop", principal, one_reply, done, arg);
     if (c == NULL || !add_id(c, id)) return;
     c->call.tries_left = 0; /* a second one would find nothing, and say so */
     front_call_send(&c->call);
@@ -446,7 +449,7 @@ static bool is_cursor(const char *text) {
 void blasd_front_queue_tensor_list(struct blasd_front_queue *queue,
                                    const struct blasd_principal *principal, int limit,
                                    const char *cursor, blasd_tensors_fn done, void *arg) {
-    struct tensor_call *c = ask(queue, "tensor_list", principal, list_reply, done, arg);
+    struct tensor_call *c = ask(queue, "list", principal, list_reply, done, arg);
     struct blasd_err err;
     if (c == NULL) return;
     if (cursor != NULL && cursor[0] != '\0' && !is_cursor(cursor)) {

@@ -55,13 +55,14 @@ static int call_lease(struct blasd_webhooks *webhooks, const char *ms, struct bl
     struct blasd_caller *caller = &webhooks->caller;
     redisReply *reply;
     int code;
-    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook_lease"));
+    blasd_caller_function(caller, BLASD_QUEUE_FN("webhook"));
+    blasd_caller_text(caller, "lease");
     blasd_caller_text(caller, webhooks->name);
     blasd_caller_text(caller, ms);
     code = blasd_caller_call(caller, &reply, err);
     if (code != 0) return code;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
-        code = blasd_caller_odd_reply("webhook_lease", err);
+        code = blasd_caller_odd_reply("webhook lease", err);
     } else {
         code = (int)reply->element[0]->integer;
         webhooks->ahead_us = reply->element[1]->integer - blasd_clock_wall_us();
@@ -181,7 +182,8 @@ void blasd_webhook_release(struct blasd_webhook *webhook) {
 int blasd_webhooks_done(struct blasd_webhooks *webhooks, const char *entry,
                         enum blasd_webhook_outcome outcome, struct blasd_err *err) {
     static const char *const outcomes[] = {"delivered", "failed", "given_up"};
-    blasd_caller_function(&webhooks->caller, BLASD_QUEUE_FN("webhook_done"));
+    blasd_caller_function(&webhooks->caller, BLASD_QUEUE_FN("webhook"));
+    blasd_caller_text(&webhooks->caller, "done");
     blasd_caller_text(&webhooks->caller, entry);
     blasd_caller_text(&webhooks->caller, outcomes[outcome]);
     return blasd_caller_do(&webhooks->caller, err);

@@ -138,7 +138,8 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;
-    blasd_worker_leased(queue, BLASD_QUEUE_FN("renew"));
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("lease"));
+    blasd_caller_text(&queue->caller, "renew");
     blasd_caller_text(&queue->caller, info);
     int rc = blasd_caller_call(&queue->caller, &reply, err);
     *lost = rc == BLASD_CALL_LOST;
@@ -152,9 +153,9 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
 int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *device,
                               const char (*ids)[BLASD_ID_LEN + 1], int count,
                               struct blasd_err *err) {
-    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("tensor_copies"));
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("note"));
+    blasd_caller_text(&queue->caller, "copies");
     blasd_caller_text(&queue->caller, device);
-    blasd_caller_text(&queue->caller, queue->lease.worker);
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
     return blasd_caller_do(&queue->caller, err);
 }
@@ -174,7 +175,8 @@ int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *tex
 
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
     if (!queue->lease.epoch[0]) return 0;
-    blasd_worker_leased(queue, BLASD_QUEUE_FN("release"));
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("lease"));
+    blasd_caller_text(&queue->caller, "release");
     int rc = blasd_caller_do(&queue->caller, err);
     if (rc < 0) return rc; /* a lease that is lost is released, too */
     queue->lease.epoch[0] = '\0';

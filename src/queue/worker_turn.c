@@ -352,7 +352,8 @@ int blasd_worker_queue_holds(struct blasd_worker_queue *queue, const char (*ids)
     char seq[24];
     redisReply *reply;
     snprintf(seq, sizeof seq, "%" PRIu64, turn);
-    blasd_worker_leased(queue, BLASD_QUEUE_FN("holds"));
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("lease"));
+    blasd_caller_text(&queue->caller, "holds");
     blasd_caller_text(caller, seq);
     for (int i = 0; i < count; i++) blasd_caller_text(caller, ids[i]);
     int rc = blasd_caller_call(caller, &reply, err);
@@ -400,7 +401,8 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     blasd_buf_reset(line);
     if (blasd_buf_add(line, text->data + head, len) < 0) goto no_memory;
     if (queue->turns.watched) {
-        blasd_worker_leased(queue, BLASD_QUEUE_FN("begin"));
+        blasd_worker_leased(queue, BLASD_QUEUE_FN("note"));
+        blasd_caller_text(&queue->caller, "begin");
         blasd_caller_text(&queue->caller, queue->lease.thread);
     } else {
         blasd_link_key(key, queue->name, ":claims:%s", queue->lease.worker);
@@ -466,7 +468,8 @@ int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *co
     len = snprintf(text, sizeof text, "%.6g", progress);
     if (remaining_us >= 0)
         snprintf(text + len, sizeof text - (size_t)len, " %" PRId64, remaining_us);
-    blasd_worker_leased(queue, BLASD_QUEUE_FN("progress"));
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("note"));
+    blasd_caller_text(&queue->caller, "progress");
     blasd_caller_text(&queue->caller, text);
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
     int rc = blasd_caller_call(&queue->caller, &reply, err);

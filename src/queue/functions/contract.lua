@@ -1,6 +1,6 @@
 #!lua name=blasd_7
 -- revision 15
--- workers call begin blob_free blob_write holds open progress refs register release renew tensor_copies turn
+-- workers call blob_free blob_write lease note open refs register turn
 -- workers send BLMPOP EXISTS EXPIRE FUNCTION|LIST GET HSCAN HSET PEXPIRE RPUSH SELECT SET TIME
 --[[ The queue inside Redis: what its keys are and what each function does.
 
@@ -24,7 +24,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9), then a to i of brief jobs, and j to r of long ones; US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
-                       of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
+                       of kind s and its end was promised for later, see watch; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; TIME: predicted for each job, in
                        us; WEIGHT: by which that is divided where its tenant's share counts, of
                        a tenant that is metered;
@@ -198,10 +198,10 @@ Front ends call
       ended, CHANNEL now watches it; or, of a batch entry for which there is not room as a whole, a text
       with one of these digits for each job
   get TENANT ID...            -> {RECORD or 404|410, ...}
-  watch TENANT CHANNEL ID...  -> as get; CHANNEL is told when those that have not ended end
-  keep TENANT ID...
-      -> the same; the ends of those that have not ended are kept as long as those of kind a. To be
-      called before an answer says that the end can be fetched later
+  watch TENANT CHANNEL ID...
+      -> as get; CHANNEL is told when those that have not ended end. With CHANNEL "" their ends are
+      kept as long as those of kind a: to be called before an answer says that the end can be
+      fetched later
   cancel TENANT FORGET ID...
       -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
@@ -230,44 +230,41 @@ Front ends call
       {line of {q}:unlogged, ...}, {q}:limits}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline; HEARS 1: it hears
       {q}:events
-  blob BLOB BYTES
+  blob hold BLOB BYTES
       -> 1 where it was not noted before, else 0: notes a blob of kind redis and puts it on hold for two
       minutes. Call it before the chunks are SET, each minute meanwhile, and after them: 1 says then that
       what was there has been swept, for the clock has leapt, or Redis was emptied
-  blob_drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
-  blob_free BLOB...       -> 0: the same for workers, to whom being on hold is one, but of outputs
-  tensor_put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
+  blob drop BLOB...       -> 0: removes blobs of kind redis, but what is referred to; being on hold is no matter
+  tensor put TENANT MOST LIFE, then 3 for each: ID BYTES FORM
       -> {CODE, now_us}: keeps these, whose blobs are there; the tenant's others make room, the one first that
       was not used for longest, but what pending jobs refer to. MOST: bytes that the tenant's may come
       to, 0: as all; else it has three quarters of the number, too. LIFE may have " B" behind it: the blobs are
       of kind redis, and checked to be there. CODE 0; nothing is kept: 1 they are more than all may be, 2
       than its own, 3 what is in use, or others', leaves no room, 4 a blob is not there; 5 some have made room, and the same
       call is to be sent again, for others have to
-  tensor_get TENANT USE ID...
+  tensor get TENANT USE ID...
       -> {FACTS or 404, ...}; with USE 1 their lives begin anew. FACTS: "BYTES LIFE CREATED USED ENDS
       FORM", USED in us, ENDS a second; behind a tab the device that has a copy, where one does
-  tensor_life TENANT ID LIFE  -> {FACTS or 404}, as it then is
-  tensor_drop TENANT ID
+  tensor life TENANT ID LIFE  -> {FACTS or 404}, as it then is
+  tensor drop TENANT ID
       -> {FACTS, FREE} or {404}: forgets it; FREE 1: the caller removes the blob
-  tensor_list TENANT LIMIT CURSOR
+  tensor list TENANT LIMIT CURSOR
       -> {CURSOR, ID, FACTS, ...}: a page, newest first. CURSOR "" begins, and ends
 
 Who delivers webhooks calls
-  webhook_lease NAME MS
+  webhook lease NAME MS
       -> {OWN, now_us}: OWN 0: another process has the lease; 1: this one has it for so long; 2: the same, and had it not
       before. It reads {q}:hooks by itself. MS 0: gives it back
-  webhook_done ENTRY OUTCOME
+  webhook done ENTRY OUTCOME
       -> 0. OUTCOME: `delivered`, `given_up`, or `failed`, which alone leaves the entry there
 
 Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
 lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
-  renew NAME EPOCH INFO   -> as tick, which it includes, without lines
-  tensor_copies DEVICE NAME ID...
-      -> 0: the device of the worker NAME has copies of these, where they are tensors, for as long as a
-      lease lasts. Without NAME, as revision 6 has it, the first ID is taken for it
-  release NAME EPOCH      -> 0: gives back what it held, and the name
+  lease NAME EPOCH renew INFO   -> as tick, which it includes, without lines
+  lease NAME EPOCH release      -> 0: gives back what it held, and the name
+  blob_free BLOB...       -> 0: as blob drop, but what is on hold stays, unless it is outputs
   blob_write NAME EPOCH BLOB BYTES N DATA
       -> 0: notes a blob of kind redis of BYTES, puts it on hold for two minutes and writes its chunk N
   turn NAME EPOCH THREAD SEQ CLASS MAX ROOM LEADS, then 3 for each COMPLETION: NAME RECORD_FRAMES OUTPUTS
@@ -293,15 +290,17 @@ lease is not theirs any more)
       each output that becomes a tensor, whose blob is there. RECORD_FRAMES may be those of some
       jobs of the batch entry NAME. What is told twice has ended once, and its second digit is 0. RECORD_FRAMES "": it could not be read, and goes back, a batch entry opened; no
       digit is for it
-  holds NAME EPOCH SEQ ID...
+  lease NAME EPOCH holds SEQ ID...
       -> how many names of jobs and batch entries went back: its thread 0 was given in its turn SEQ what it
       has, or is idle since that turn and finds in its list what it is given; 0: it has nothing, and will
       find nothing; its other threads have these. Called over each new connection, after a turn; what it
       was given in later turns stays, for the call may come late
-  progress NAME EPOCH "PROGRESS[ LEFT]" ID...
+  note NAME EPOCH progress "PROGRESS[ LEFT]" ID...
       -> text of a digit for each: 1 still wanted, 0 not, or not of this worker: another holds it. LEFT: us to their end, where that is known
 
-  begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
+  note NAME EPOCH copies DEVICE ID...
+      -> 0: its device has copies of these, where they are tensors, for as long as a lease lasts
+  note NAME EPOCH begin THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
       itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
 
 EVENTS. While a front end says with its ticks that it is subscribed to {q}:events, what becomes of jobs is published there: when they

@@ -16,6 +16,15 @@ local function meta_watch(id, meta, channel)
     return changed
 end
 
+-- Notes in a meta that the end is kept as long as those of kind a; returns the meta as it then is, or nil.
+local function meta_promise(id, meta)
+    local head, flags, tail = match(meta, '^(%w %d+ %d+ )([01])( .*)$')
+    if not head then return nil end
+    meta = head .. tonumber(flags) + 2 .. tail
+    call('HSET', K.pending, id, meta)
+    return meta
+end
+
 -- The meta that stands for each job, false where it is not pending.
 local function metas_of(tenant, ids, from)
     local metas = get_many(K.pending, ids, from)
@@ -53,6 +62,8 @@ local function get(keys, args)
     return look(args[2], args, 3, metas_of(args[2], args, 3))
 end
 
+-- What is pending of these is watched by the channel, or, with channel "", kept once it has ended as long as what
+-- nobody waited for.
 local function watch(keys, args)
     start(keys, args)
     local tenant, channel = args[2], args[3]
@@ -60,30 +71,14 @@ local function watch(keys, args)
     local metas = metas_of(tenant, args, 4)
     for i, meta in ipairs(metas) do
         local id = args[3 + i]
-        if meta and parse(meta).channels ~= channel then
+        if meta and channel == '' and byte(id) == 115 and not parse(meta).promised then
+            metas[i] = meta_promise(id, metas_alone({id})[1] or '') or meta
+        elseif meta and channel ~= '' and parse(meta).channels ~= channel then
             local alone = metas_alone({id})[1]
             metas[i] = alone and meta_watch(id, alone, channel)
         end
     end
     return look(tenant, args, 4, metas)
-end
-
--- What is pending of these is kept, once it has ended, as long as what nobody waited for.
-local function keep(keys, args)
-    start(keys, args)
-    local metas = metas_of(args[2], args, 3)
-    for i, meta in ipairs(metas) do
-        local id = args[2 + i]
-        if meta and byte(id) == 115 and not parse(meta).promised then
-            local alone = metas_alone({id})[1] or ''
-            local head, flags, tail = match(alone, '^(%w %d+ %d+ )([01])( .*)$')
-            if head then
-                metas[i] = head .. tonumber(flags) + 2 .. tail
-                call('HSET', K.pending, id, metas[i])
-            end
-        end
-    end
-    return look(args[2], args, 3, metas)
 end
 
 local function cancel(keys, args)

@@ -1,3 +1,13 @@
+-- A function of several verbs; which is said by the argument at `place`, behind which stand those of the verb.
+local function by_verb(place, verbs)
+    return function(keys, args)
+        local f = verbs[args[place]]
+        if not f then return redis.error_reply('ERR no such verb') end
+        table.remove(args, place)
+        return f(keys, args)
+    end
+end
+
 -- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
 local function add(name, callback, flags)
     redis.register_function({function_name = 'blasd_7_' .. name, callback = with_state(callback),
@@ -5,29 +15,19 @@ local function add(name, callback, flags)
 end
 add('open', open, {})
 add('submit', submit, {})
-add('blob', Blob.hold, {})
 add('blob_write', Blob.write, {})
-add('tensor_put', Tensor.put, {})
-add('tensor_get', Tensor.get, {'allow-oom'})
-add('tensor_life', Tensor.life, {'allow-oom'})
-add('tensor_drop', Tensor.drop, {'allow-oom'})
-add('tensor_list', Tensor.list, {'no-writes'})
-add('tensor_copies', Tensor.copies, {'allow-oom'})
-add('webhook_lease', Hook.lease, {'allow-oom'})
-add('webhook_done', Hook.done, {'allow-oom'})
+add('blob', by_verb(2, {hold = Blob.hold, drop = Blob.drop}), {'allow-oom'})
+add('tensor', by_verb(2, {put = Tensor.put, get = Tensor.get, life = Tensor.life, drop = Tensor.drop,
+                          list = Tensor.list}), {'allow-oom'})
+add('webhook', by_verb(2, {lease = Hook.lease, done = Hook.done}), {'allow-oom'})
 add('watch', watch, {'allow-oom'})
-add('keep', keep, {'allow-oom'})
 add('cancel', cancel, {'allow-oom'})
 add('tick', tick, {'allow-oom'})
-add('blob_drop', Blob.drop, {'allow-oom'})
 add('blob_free', Blob.free, {'allow-oom'})
 add('register', register, {'allow-oom'})
-add('renew', renew, {'allow-oom'})
-add('release', release, {'allow-oom'})
+add('lease', by_verb(4, {renew = renew, release = release, holds = holds}), {'allow-oom'})
 add('turn', turn, {'allow-oom'})
-add('holds', holds, {'allow-oom'})
-add('begin', Record.events.begin, {'allow-oom'})
-add('progress', progress, {'allow-oom'})
+add('note', by_verb(4, {begin = Record.events.begin, progress = progress, copies = Tensor.copies}), {'allow-oom'})
 add('get', get, {'no-writes'})
 add('list', list, {'no-writes'})
 add('stats', stats, {'no-writes'})

@@ -128,7 +128,7 @@ function Tensor.put(keys, args)
     local tenant, most, bytes, tensors = args[2], tonumber(args[3]), 0, 0
     local life, here = match(args[4], '^(%d+)( ?B?)$')
     life = tonumber(life)
-    if #args % 3 ~= 1 then return redis.error_reply('ERR tensor_put takes three arguments each') end
+    if #args % 3 ~= 1 then return redis.error_reply('ERR tensor put takes three arguments each') end
     for i = 5, #args, 3 do
         if here == ' B' and call('HEXISTS', K.blobs, blob_of(args[i])) == 0 then return {4, now} end
         if call('HEXISTS', K.tensors, args[i]) == 0 then
@@ -172,10 +172,11 @@ end
 -- What a worker says its device has copies of; it says so again while that is so.
 function Tensor.copies(keys, args)
     start(keys, args)
-    local worker = args[3]
-    if #args[2] > 64 or find(args[2], '%c') then return redis.error_reply('ERR tensor_copies: no DEVICE') end
-    local text = concat({whole(now + L.lease_ms * 1000), worker, args[2]}, ' ')
-    for i = 4, #args do
+    local worker, device = args[2], args[4]
+    if not is_alive(worker, args[3]) then return redis.error_reply('LOST the lease of this worker has lapsed') end
+    if #device > 64 or find(device, '%c') then return redis.error_reply('ERR copies: no DEVICE') end
+    local text = concat({whole(now + L.lease_ms * 1000), worker, device}, ' ')
+    for i = 5, #args do
         if call('HEXISTS', K.tensors, args[i]) == 1 then
             local texts = {}
             for _, copy in ipairs(copies_of(args[i])) do

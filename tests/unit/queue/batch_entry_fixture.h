@@ -212,7 +212,8 @@ static inline long long ask(struct bed *bed, const char *command, const char *ke
 static inline void put_tensor(struct bed *bed, const char *whose, char options[BLASD_ID_LEN + 8]) {
     char id[BLASD_ID_LEN + 1];
     id_make(id, BLASD_ID_TENSOR, 0);
-    redisReply *reply = fcall(bed, "tensor_put", whose, "0", "3600", id, "32", "float64 0 4", NULL);
+    redisReply *reply =
+        fcall(bed, "tensor", "put", whose, "0", "3600", id, "32", "float64 0 4", NULL);
     assert_int_equal(reply->element[0]->integer, 0);
     drop(reply);
     snprintf(options, BLASD_ID_LEN + 8, "t=%s.in", id);

@@ -94,7 +94,7 @@ static const char *tenant = "anonymous";
 
 /* Whether the function's first word is a tenant. */
 static inline bool of_tenant(const char *function) {
-    static const char *const names[] = {"get", "watch", "keep", "cancel", "list"};
+    static const char *const names[] = {"get", "watch", "cancel", "list"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(function, names[i]) == 0) return true;
     return false;
@@ -134,7 +134,7 @@ static inline void expire_worker(struct bed *bed, const char *name) {
         fcall(bed, "register", name, "1", "{}", blasd_store_identity(bed->store), NULL);
     snprintf(epoch, sizeof epoch, "%lld", reply->element[1]->integer);
     drop(reply);
-    drop(fcall(bed, "release", name, epoch, NULL));
+    drop(fcall(bed, "lease", name, epoch, "release", NULL));
 }
 
 /* FRONT and SEQ of the next call of submit. */

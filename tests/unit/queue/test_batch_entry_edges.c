@@ -155,7 +155,7 @@ static void one_is_kept_longer(void **state) {
     batch_entry_make(&entry, BLASD_ID_SYNC, 2);
     assert_string_equal(submit_batch_entry_as(&bed, &entry, "2", 100, "", NOTE), "0");
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
-    drop(fcall(&bed, "keep", entry.id[1], NULL));
+    drop(fcall(&bed, "watch", "", entry.id[1], NULL));
     for (int i = 0; i < 2; i++) {
         write_record(&records[i], entry.id[i], SEG_A);
         completions[i].id = entry.id[i];
@@ -536,7 +536,7 @@ static void tensors_of_batch_entries(void **state) {
     audit(&bed);
     memcpy(id, tensor + 2, BLASD_ID_LEN);
     id[BLASD_ID_LEN] = '\0';
-    redisReply *reply = fcall(&bed, "tensor_drop", "anonymous", id, NULL);
+    redisReply *reply = fcall(&bed, "tensor", "drop", "anonymous", id, NULL);
     assert_int_equal(reply->element[1]->integer, 0); /* its blob stays */
     drop(reply);
     drop(fcall(&bed, "cancel", "0", entry.id[1], NULL));

@@ -69,7 +69,7 @@ static void test_redis_blob_swept_on_its_way(void **state) {
     assert_int_equal(blasd_blob_grow(&blob, len, &err), 0);
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
-    freeReplyObject(ask(env->client, "FCALL " BLASD_QUEUE_FN("blob_drop") " 1 {test} %s %s",
+    freeReplyObject(ask(env->client, "FCALL " BLASD_QUEUE_FN("blob") " 1 {test} %s drop %s",
                         env->queue->limits.text, name));
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);

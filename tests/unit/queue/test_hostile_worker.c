@@ -206,8 +206,8 @@ static void what_it_says_of_itself_is_an_object(void **state) {
                          bed.link.text, bad[i].text, bad[i].len, blasd_store_identity(bed.store));
         assert_int_equal(reply->type, REDIS_REPLY_ERROR);
         drop(reply);
-        reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s %b", BLASD_QUEUE_FN("renew"), bed.tag,
-                             bed.link.text, worker->lease.epoch, bad[i].text, bad[i].len);
+        reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s renew %b", BLASD_QUEUE_FN("lease"),
+                             bed.tag, bed.link.text, worker->lease.epoch, bad[i].text, bad[i].len);
         assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
         drop(reply);
         drop(redisCommand(bed.raw, "SET %s:figures:w %b", bed.tag, bad[i].text, bad[i].len));
@@ -228,15 +228,18 @@ static void copies_are_its_own(void **state) {
     bed_open(&bed, &server, "its");
     put_tensor(&bed, "anonymous", options);
     snprintf(id, sizeof id, "%.41s", options + 2);
-    reply = redisCommand(bed.raw, "FCALL %s 1 %s %s %s w %s", BLASD_QUEUE_FN("tensor_copies"),
-                         bed.tag, bed.link.text, "cuda:0\t9999999999999999 v cuda:1", id);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CUDA);
+    const char *epoch = worker->lease.epoch;
+    reply = redisCommand(bed.raw, "FCALL %s 1 %s %s w %s copies %s %s", BLASD_QUEUE_FN("note"),
+                         bed.tag, bed.link.text, epoch, "cuda:0\t9999999999999999 v cuda:1", id);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     drop(reply);
-    drop(fcall(&bed, "tensor_copies", "cuda:0", "w", id, NULL));
+    drop(fcall(&bed, "note", "w", epoch, "copies", "cuda:0", id, NULL));
     reply = redisCommand(bed.raw, "HGET %s:tensor_copies %s", bed.tag, id);
     assert_non_null(strstr(reply->str, " w cuda:0"));
     assert_null(strchr(reply->str, '\t'));
     drop(reply);
+    blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
 
@@ -331,11 +334,11 @@ static void nothing_without_a_lease(void **state) {
     const struct {
         const char *function, *words[8];
     } calls[] = {
-        {BLASD_QUEUE_FN("holds"), {"0"}},
-        {BLASD_QUEUE_FN("begin"), {"0", "1\n1"}},
-        {BLASD_QUEUE_FN("progress"), {"0.5", id}},
-        {BLASD_QUEUE_FN("renew"), {"{}"}},
-        {BLASD_QUEUE_FN("release"), {NULL}},
+        {BLASD_QUEUE_FN("lease"), {"holds", "0"}},
+        {BLASD_QUEUE_FN("note"), {"begin", "0", "1\n1"}},
+        {BLASD_QUEUE_FN("note"), {"progress", "0.5", id}},
+        {BLASD_QUEUE_FN("lease"), {"renew", "{}"}},
+        {BLASD_QUEUE_FN("lease"), {"release"}},
         {BLASD_QUEUE_FN("turn"), {"0", "1", "1", "16", "100000", "0"}},
         {BLASD_QUEUE_FN("blob_write"), {"x.out", "1", "0", "b"}},
     };

@@ -120,7 +120,7 @@ static void use_everything(struct bed *bed, struct blasd_worker_queue *worker) {
     struct blasd_err err;
     bool wanted;
     id_make(tensor, BLASD_ID_TENSOR, 0);
-    drop(fcall(bed, "tensor_put", "anonymous", "0", "3600", tensor, "32", "float64 0 4", NULL));
+    drop(fcall(bed, "tensor", "put", "anonymous", "0", "3600", tensor, "32", "float64 0 4", NULL));
     snprintf(options, sizeof options, "d=600000 t=%s.in m=10000:10:1 k=1:mine", tensor);
     submit_idle(bed, options);
     tenant = "ann";

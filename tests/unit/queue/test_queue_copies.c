@@ -6,7 +6,7 @@
 static void tensor_put(struct bed *bed, char id[BLASD_ID_LEN + 1]) {
     id_make(id, BLASD_ID_TENSOR, 0);
     redisReply *reply =
-        fcall(bed, "tensor_put", tenant, "0", "3600", id, TENSOR, "uint8 0 1", NULL);
+        fcall(bed, "tensor", "put", tenant, "0", "3600", id, TENSOR, "uint8 0 1", NULL);
     assert_int_equal(reply->element[0]->integer, 0);
     drop(reply);
 }
@@ -39,11 +39,11 @@ static void each_device_tells_for_itself(void **state) {
     assert_non_null(strstr(reply->str, " two cuda:1"));
     assert_true(strchr(reply->str, '\t') == strrchr(reply->str, '\t'));
     drop(reply);
-    reply = fcall(&bed, "tensor_get", tenant, "0", tensor, NULL);
+    reply = fcall(&bed, "tensor", "get", tenant, "0", tensor, NULL);
     assert_non_null(strstr(reply->element[0]->str, "\tcuda:0"));
     drop(reply);
     redis_forward(&server, (int64_t)bed.limits.lease_ms + 1); /* the reports have expired */
-    reply = fcall(&bed, "tensor_get", tenant, "0", tensor, NULL);
+    reply = fcall(&bed, "tensor", "get", tenant, "0", tensor, NULL);
     assert_null(strchr(reply->element[0]->str, '\t'));
     drop(reply);
     blasd_worker_queue_free(one);

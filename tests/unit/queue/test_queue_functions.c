@@ -484,17 +484,19 @@ static void test_arguments_that_are_none(void **state) {
 #undef TURN
     static const char *const progress[] = {"nan", "inf", "-1", "2", "x", ""};
     for (size_t i = 0; i < sizeof progress / sizeof *progress; i++)
-        assert_true(is_refused(&bed, BLASD_QUEUE_FN("progress"),
-                               (const char *const[]){"w", epoch, progress[i], id[0], NULL}));
+        assert_true(
+            is_refused(&bed, BLASD_QUEUE_FN("note"),
+                       (const char *const[]){"w", epoch, "progress", progress[i], id[0], NULL}));
     assert_true(
         is_refused(&bed, BLASD_QUEUE_FN("register"),
                    (const char *const[]){"x", "3", "{}", blasd_store_identity(bed.store), NULL}));
     assert_true(is_refused(&bed, BLASD_QUEUE_FN("watch"),
                            (const char *const[]){"anonymous", "a\tb", id[0], NULL}));
-    assert_true(is_refused(&bed, BLASD_QUEUE_FN("blob"), (const char *const[]){"b", "1e18", NULL}));
+    assert_true(
+        is_refused(&bed, BLASD_QUEUE_FN("blob"), (const char *const[]){"hold", "b", "1e18", NULL}));
     /* a size that is none of a blob's keeps nobody waiting */
     drop(redisCommand(bed.raw, "HSET %s:blobs b 1e18", bed.tag));
-    drop(fcall(&bed, "blob_drop", "b", NULL));
+    drop(fcall(&bed, "blob", "drop", "b", NULL));
     assert_int_equal(how_many(&bed, "blobs"), 0);
     /* numbers beyond all: the job is not taken, or has no deadline, and the others are served */
     static const char *const costs[] = {"99999999999999999999", "1e9", "-1", "nan", ""};

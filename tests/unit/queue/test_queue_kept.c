@@ -47,7 +47,7 @@ static void what_was_promised_stays(void **state) {
     assert_int_equal(submit_as(&bed, kept, "2", "9", "b=1", "me"), 0);
     submit_new(&bed, other, "2");
     for (int i = 0; i < 2; i++) { /* asking twice changes nothing */
-        redisReply *reply = fcall(&bed, "keep", kept, NULL);
+        redisReply *reply = fcall(&bed, "watch", "", kept, NULL);
         assert_true(reply_is(reply->element[0], BLASD_QUEUED));
         drop(reply);
     }
@@ -56,7 +56,7 @@ static void what_was_promised_stays(void **state) {
     assert_true(claims[0].stored && !claims[1].stored);
     assert_int_equal(finish(worker, kept, "promised", 5000000), 1);
     assert_int_equal(finish(worker, other, "record", 0), 1);
-    redisReply *reply = fcall(&bed, "keep", kept, other, NULL); /* they have ended */
+    redisReply *reply = fcall(&bed, "watch", "", kept, other, NULL); /* they have ended */
     assert_string_equal(reply->element[0]->str, "promised");
     assert_string_equal(reply->element[1]->str, "record");
     drop(reply);
@@ -95,7 +95,7 @@ static void full_of_promises(void **state) {
     assert_int_equal(submit_as(&bed, more, "2", "9", "", ""), 5);
     assert_string_equal(record_line(&bed, more, 0), "404");
     submit_new(&bed, waited, "2"); /* which needs no room as a rule */
-    drop(fcall(&bed, "keep", waited, NULL));
+    drop(fcall(&bed, "watch", "", waited, NULL));
     end(&bed, worker, waited, 600000);
     id_make(more, BLASD_ID_SYNC, 0);
     assert_int_equal(submit_as(&bed, more, "2", "9", "", ""), 5); /* but enough is enough */
@@ -121,7 +121,7 @@ static void keys_live_with_their_jobs(void **state) {
     id_make(again, BLASD_ID_ASYNC, 0);
     assert_int_equal(submit_as(&bed, id, "2", "9", "k=1:mine", ""), 0);
     assert_int_equal(ttl(&bed, "mine"), -1);
-    drop(fcall(&bed, "keep", id, NULL));
+    drop(fcall(&bed, "watch", "", id, NULL));
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", "other"), -1); /* that job */
     end(&bed, worker, id, 0);
     assert_in_range(ttl(&bed, "mine"), 90, 100);

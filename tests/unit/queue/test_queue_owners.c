@@ -169,7 +169,7 @@ static void test_blobs_of_a_worker(void **state) {
     assert_int_equal(strncmp(reply->str, "LOST", 4), 0);
     drop(reply);
     /* inputs that a front end is writing; outputs that nobody refers to */
-    drop(redisCommand(bed.raw, "FCALL %s 1 %s %s %s.in 3", BLASD_QUEUE_FN("blob"), bed.tag,
+    drop(redisCommand(bed.raw, "FCALL %s 1 %s %s hold %s.in 3", BLASD_QUEUE_FN("blob"), bed.tag,
                       bed.link.text, id));
     drop(redisCommand(bed.raw, "HDEL %s:pending %s =%s", bed.tag, id, id));
     drop(redisCommand(bed.raw, "FCALL %s 1 %s %s %s.in %s.out", BLASD_QUEUE_FN("blob_free"),
@@ -300,7 +300,7 @@ static void test_holdings_that_come_late(void **state) {
     assert_int_equal(finish(worker, first, "r", 0), 1);
     submit_new(&bed, second, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    redisReply *reply = fcall(&bed, "holds", "w", worker->lease.epoch, seq, NULL);
+    redisReply *reply = fcall(&bed, "lease", "w", worker->lease.epoch, "holds", seq, NULL);
     assert_int_equal(reply->integer, 0);
     drop(reply);
     assert_int_equal(claim(other, 4, PLENTY, claims), 0);

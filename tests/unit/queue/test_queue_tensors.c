@@ -18,7 +18,7 @@ static long long put(struct bed *bed, const char *whose, const char *most, const
     redisReply *reply;
     long long code;
     id_make(id, BLASD_ID_TENSOR, 0);
-    reply = fcall(bed, "tensor_put", whose, most, "3600", id, bytes, "uint8 0 1", NULL);
+    reply = fcall(bed, "tensor", "put", whose, most, "3600", id, bytes, "uint8 0 1", NULL);
     code = reply->element[0]->integer;
     drop(reply);
     return code;
@@ -26,7 +26,7 @@ static long long put(struct bed *bed, const char *whose, const char *most, const
 
 /* Whether the caller is to remove its blob. */
 static long long forget(struct bed *bed, const char *id) {
-    redisReply *reply = fcall(bed, "tensor_drop", tenant, id, NULL);
+    redisReply *reply = fcall(bed, "tensor", "drop", tenant, id, NULL);
     long long removed = reply->elements == 2 ? reply->element[1]->integer : -1;
     drop(reply);
     return removed;
@@ -138,10 +138,10 @@ static void many_small_ones(void **state) {
     reply = redisCommand(bed.raw, "HLEN %s:tensors", bed.tag);
     assert_int_equal(reply->integer, SHARE + 1);
     drop(reply);
-    reply = fcall(&bed, "tensor_get", "two", "0", kept, NULL);
+    reply = fcall(&bed, "tensor", "get", "two", "0", kept, NULL);
     assert_int_equal(reply->element[0]->type, REDIS_REPLY_STRING);
     drop(reply);
-    reply = fcall(&bed, "tensor_get", "one", "0", oldest, NULL);
+    reply = fcall(&bed, "tensor", "get", "one", "0", oldest, NULL);
     assert_int_equal(reply->element[0]->integer, 404);
     drop(reply);
     for (int i = 0; i < ALL; i++) /* where there is one tenant all that is free is his */

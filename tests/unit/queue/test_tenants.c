@@ -94,7 +94,7 @@ static void others_jobs_never_were(void **state) {
     tenant = "bob";
     for (int i = 0; i < KINDS; i++) {
         expect_unknown(&bed, "get", NULL, ids[i]);
-        expect_unknown(&bed, "keep", NULL, ids[i]);
+        expect_unknown(&bed, "watch", "", ids[i]);
         expect_unknown(&bed, "watch", "there", ids[i]);
         expect_unknown(&bed, "cancel", "0", ids[i]);
         expect_unknown(&bed, "cancel", "1", ids[i]);

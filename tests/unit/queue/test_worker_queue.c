@@ -412,18 +412,12 @@ static void test_library_comes_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_job),
-        cmocka_unit_test(test_many_jobs),
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_priorities_and_ageing),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_claim_bytes),
-        cmocka_unit_test(test_fenced),
-        cmocka_unit_test(test_poisoned),
-        cmocka_unit_test(test_given_back),
-        cmocka_unit_test(test_missed_reply),
-        cmocka_unit_test(test_no_info),
-        cmocka_unit_test(test_library_comes_back),
+        cmocka_unit_test(test_one_job),    cmocka_unit_test(test_many_jobs),
+        cmocka_unit_test(test_published),  cmocka_unit_test(test_priorities_and_ageing),
+        cmocka_unit_test(test_classes),    cmocka_unit_test(test_claim_bytes),
+        cmocka_unit_test(test_fenced),     cmocka_unit_test(test_poisoned),
+        cmocka_unit_test(test_given_back), cmocka_unit_test(test_missed_reply),
+        cmocka_unit_test(test_no_info),    cmocka_unit_test(test_library_comes_back),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
