@@ -137,7 +137,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state metas running batch_entries records events ended webhooks kept tensors completions giving recovery front_ends submit listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state metas running batch_entries records events ended webhooks kept tensors completions giving recovery front_ends submit listing turn workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) mk/worker-acl.sh Makefile
 	@mkdir -p $(@D)
 	@{ mk/bytes.sh functions_lua $(FUNCTIONS_LUA); mk/worker-acl.sh $(FUNCTIONS_LUA); } >$@

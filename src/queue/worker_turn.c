@@ -8,7 +8,7 @@
  * jobs.
  *
  * This file must not know what frames and records hold. Read next: worker_wait.c,
- * functions/workers.lua (turn), functions/recovery.lua (serve). */
+ * functions/turn.lua, functions/recovery.lua (serve). */
 #include "queue/record_frame.h"
 #include "queue/worker_side.h"
 

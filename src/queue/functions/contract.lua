@@ -51,7 +51,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        records of kind s may have gone before their time; ended: when the last record
                        came; due, due_bytes: bytes of `s anonymous` that {q}:goes:due lacks yet.
                        `refused`: "UNTIL WHY" while no job is to be taken, which `blasd up` writes
-                       while the disk has too little space; `epoch`: counter of leases; `idle`: lines
+                       while the disk has too little space; `epoch`: counter of leases; `idkey`: what
+                       ids are signed with (base/id.h); `notifier`: "NAME UNTIL", the process that
+                       delivers webhooks; `idle`: lines
                        "WORKER THREAD SEQ CLASS MAX ROOM", the demand of each turn that was not met;
                        `t:WORKER:THREAD`: "SEQ GIVEN DIGITS", the last turn of that thread, its turns
                        since the queue was empty, and how the jobs it ended then had ended;
@@ -127,9 +129,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        many as the limit ended_jobs says; none where that is 0
   {q}:hooks            stream of {tenant, url, id, record}: the ends that are to be told there, until that is
                        delivered or given up; the record ends before its outputs' bytes
-  {q}:notifier         NAME of the process that delivers, with an expiry
   {q}:hook_counts      hash LANE, TENANT, and "*" for all -> how many of it pending jobs and {q}:hooks have
-  {q}:idkey            what ids are signed with (base/id.h)
   {q}:limits           LIMITS of the first that came, which hold for all
   {q}:schema           number of the schema: a process of another one is refused, "SCHEMA NUMBER";
                        a queue with a store and without a number is of schema 5
@@ -226,7 +226,7 @@ Front ends call
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
   tick [IDKEY] [HEARS]
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
-      deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none,
+      deadline or 0, bytes of results that are kept, `idkey`, which is IDKEY where there was none,
       {line of {q}:unlogged, ...}, {q}:limits}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline; HEARS 1: it hears
       {q}:events

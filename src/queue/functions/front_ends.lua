@@ -243,7 +243,7 @@ end
 local function tick(keys, args)
     start(keys, args)
     settle(keys[1])
-    if args[2] then call('SETNX', K.idkey, args[2]) end
+    if args[2] then call('HSETNX', K.state, 'idkey', args[2]) end
     if args[3] == '1' then Record.events.watch() end
     local facts = housekeeping()
     facts[#facts + 1] = call('LPOP', K.unlogged, 100) or {}

@@ -1,4 +1,4 @@
--- Lists of jobs, a page at a time. Read next: workers.lua.
+-- Lists of jobs, a page at a time. Read next: turn.lua.
 --
 -- First what is pending: a page is read in steps, each of which looks at a few names of the tenant's: those of
 -- running jobs, or some of what is pending, as SSCAN and HSCAN give them. A step's jobs are in order, newest

@@ -258,5 +258,5 @@ local function housekeeping()
     forget_fronts()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, S.jobs, S.bytes, live[1], live[2], blobs,
-            tonumber(first[2] or 0), S.kept_a + S.results, call('GET', K.idkey) or ''}
+            tonumber(first[2] or 0), S.kept_a + S.results, call('HGET', K.state, 'idkey') or ''}
 end

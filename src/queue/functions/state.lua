@@ -33,10 +33,10 @@ local function key_table(q)
     if k then return k end
     k = {wait = {}}
     for _, noun in ipairs({'state', 'pending', 'opened', 'lines', 'deadlines', 'kept', 'segments',
-                           'workers', 'store', 'blobs', 'refs', 'idkey', 'unlogged', 'shares',
+                           'workers', 'store', 'blobs', 'refs', 'unlogged', 'shares',
                            'used', 'events', 'ended',
                            'tensors', 'tensor_uses', 'tensor_ends', 'tensor_names',
-                           'tensor_bytes', 'tensor_copies', 'hooks', 'hook_counts', 'notifier',
+                           'tensor_bytes', 'tensor_copies', 'hooks', 'hook_counts',
                            'left', 'sweeping', 'limits', 'schema'}) do
         k[noun] = q .. ':' .. noun
     end
@@ -271,8 +271,6 @@ end
 
 -- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.
 local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
-
--- How many jobs are pending or wait, and their bytes
 
 -- Changes how many jobs wait in a line, and in those of its class.
 local WAITS = {'waits1', 'waits2', 'waits3'}

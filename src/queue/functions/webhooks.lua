@@ -38,10 +38,11 @@ function Hook.lease(keys, args)
     start(keys, args)
     local name, ms = args[2], count_of(args[3])
     if not ms then return redis.error_reply('ERR webhook_lease: no number') end
-    if ms > 0 and call('SET', K.notifier, name, 'NX', 'PX', whole(ms)) then return {2, now} end
-    if call('GET', K.notifier) ~= name then return {0, now} end
-    call('PEXPIRE', K.notifier, whole(ms))
-    return {ms > 0 and 1 or 0, now}
+    local its, till = match(call('HGET', K.state, 'notifier') or '', '^(%S+) (%d+)$')
+    if not its or tonumber(till) <= now then its = nil end
+    if its and its ~= name then return {0, now} end
+    call('HSET', K.state, 'notifier', name .. ' ' .. whole(now + ms * 1000))
+    return {ms == 0 and 0 or its and 1 or 2, now}
 end
 
 local OUTCOMES = {delivered = true, failed = true, given_up = true}

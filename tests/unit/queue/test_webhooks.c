@@ -139,8 +139,8 @@ static void one_at_a_time(void **state) {
     settle(one, second.entry[0], BLASD_WEBHOOK_DELIVERED); /* an answer that came late counts */
     blasd_webhooks_free(other);
     assert_int_equal(take(one, &first), 3);
-    drop(redisCommand(bed.raw, "DEL %s:hooks %s:hook_counts %s:notifier", bed.tag, bed.tag,
-                      bed.tag));
+    drop(redisCommand(bed.raw, "DEL %s:hooks %s:hook_counts", bed.tag, bed.tag));
+    drop(redisCommand(bed.raw, "HDEL %s:state notifier", bed.tag));
     end_one(&bed, id, "n=99:" B "/");
     assert_int_equal(take(one, &first), 1);
     assert_int_equal(first.count, 1);
