@@ -97,7 +97,7 @@ static void read_curve(const struct blasd_cost *cost, const struct blasd_cost_cu
     double along = 0, beyond;
     if (curve->count == 0) {
         *alone = usual_s(cost, precision, flops) / (least ? FASTEST : 1);
-        *each = fmax(flops / cost->flops_s[precision], SLOWEST);
+        *each = fmax(flops / cost->flops_s[precision] / (least ? FASTEST : 1), SLOWEST);
         return;
     }
     beyond = outside(cost, curve, precision, flops, least);

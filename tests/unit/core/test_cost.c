@@ -86,6 +86,10 @@ static void small_jobs_say_little_of_the_least_that_large_ones_take(void **state
     (void)state;
     assert_true(blasd_cost_predict(&cost, &work, &guess)); /* it may be faster than is usual */
     assert_near(guess.alone_s, least);
+    work.items = 1e4; /* in many problems as in one */
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+    assert_near(guess.alone_s, least);
+    work.items = 1;
     assert_true(blasd_cost_add(curve, 2, 8e-6, 1e-6));
     assert_true(blasd_cost_add(curve, 16, 20e-6, 1e-6)); /* at that rate hours */
     assert_true(blasd_cost_predict(&cost, &work, &guess));
