@@ -171,7 +171,7 @@ class Run:
     def totals(self):
         """What Redis counted: {op: (submitted, ended)}."""
         redis = Redis(self.service)
-        words = [word.decode() for word in redis("HGETALL", "{blasd}:state")]
+        words = [word.decode("latin-1") for word in redis("HGETALL", "{blasd}:state")]  # `numbers` is no text
         redis.close()
         counted = {}
         for name, value in zip(words[::2], words[1::2]):
