@@ -33,6 +33,7 @@ struct blasd_port {
     bool optional;   /* inputs: may be left out. outputs: is not always there */
     bool finite;     /* inputs: NaN and infinities are refused with `not_finite` */
     unsigned values; /* inputs: BLASD_VALUES_*; 0: every finite number will do */
+    bool instead;    /* inputs: optional, but another input is required in its place */
 };
 
 enum blasd_param_kind { BLASD_PARAM_BOOL, BLASD_PARAM_INT, BLASD_PARAM_FLOAT, BLASD_PARAM_CHOICE };

@@ -182,7 +182,11 @@ class Story:
 
     def __init__(self, key, job, tenant, members, cancel):
         self.key, self.job, self.tenant, self.cancel = key, job, tenant, cancel
-        self.query = "".join(f"&{name}={value}" for name, value in members.items())
+        self.query, self.body = "", job.body
+        if members and job.type == TYPES["json"]:
+            self.body = json.dumps({**json.loads(job.body), **members}).encode()
+        else:
+            self.query = "".join(f"&{name}={value}" for name, value in members.items())
         self.deadline = "deadline_ms" in members
         self.id = self.end = self.lost = None
 
@@ -190,7 +194,7 @@ class Story:
         """Whether it was acknowledged."""
         since = time.monotonic()
         query = f"wait={wait}{self.query}" if wait else self.query[1:]
-        answer = client.ask("POST", f"{self.job.path}?{query}", self.job.body,
+        answer = client.ask("POST", f"{self.job.path}?{query}", self.body,
                             {"Content-Type": self.job.type, "Idempotency-Key": self.key})
         if answer is None:
             client.note("unanswered", key=self.key, waited=wait > 0, since=since)

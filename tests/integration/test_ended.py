@@ -67,7 +67,7 @@ def test_the_stream_has_each_job_once(make_service, tmp_path):
             assert (row["tenant"], row["op"], row["state"], row["code"]) == (tenant, job["op"], job["state"], error)
             assert row["labels"] == "run=" + job["labels"]["run"] and row["device"] == (execution["device"] or "")
             if row["device"]:
-                assert (float(row["flops"]), int(row["bytes"])) == (execution["flops"], execution["bytes"])
+                assert (float(row["flops"]), int(row["bytes"])) == (execution["flops"] or 0, execution["bytes"] or 0)
             assert abs(int(row["device_us"]) - us_of(job)) <= 2 and int(row["created_us"]) <= int(row["finished_us"])
     code = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.S)[1]
     env = {**os.environ, "BLASD_REDIS": redis_url(service)}
@@ -108,7 +108,7 @@ def test_the_log_and_the_metrics(make_service, tmp_path):
         if job["state"] not in ("succeeded", "failed"):
             continue
         assert abs(line["device_seconds"] * 1e6 - us_of(job)) <= 2 and line["energy_joules"] >= 0
-        assert (line["flops"], line["bytes"]) == (job["execution"]["flops"], job["execution"]["bytes"])
+        assert (line["flops"], line["bytes"]) == (job["execution"]["flops"] or 0, job["execution"]["bytes"] or 0)
         assert line["cost"] == job["cost"]["amount"] and line["currency"] == "EUR"
 
     def total(name, tenant):
