@@ -8,8 +8,8 @@
 #include "core/cost.h"
 #include "core/kernel.h"
 
-/* Reads what `dir` holds for the device. False, with the usual figures of such a device, where there
- * is nothing, it is of another device, library or version, too old, or cannot be read. */
+/* Reads what `dir` holds for the device. False, with the usual figures of such a device, where
+ * there is nothing, it is of another device, library or version, too old, or cannot be read. */
 bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
                           const char *version, struct blasd_cost *ret);
 /* Writes it, making `dir` (not what is above it) where it is missing; the file is there whole or

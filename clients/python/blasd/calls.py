@@ -370,7 +370,7 @@ class Calls:
         while limit is None or len(listed) < limit:
             query = {**filters, "cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
             text = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None})
-            page = yield from self.json("GET", f"{path}?{text}", 0.0, math.inf, **{member: list})
+            page = yield from self.json("GET", f"{path}?{text}", 0.0, math.inf, None, **{member: list})
             listed += page[member]
             cursor = page.get("cursor")
             if cursor is None:
