@@ -17,8 +17,8 @@ TARGET = HERE / "blasd" / "operations.py"
 WIDTH = 120
 TYPES = {"bool": "bool", "int": "int", "float": "float", "choice": "str"}
 BY = ("by", "Any",
-      "A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in which they are "
-      "first met. The Result has them as `groups`; residuals and fitted come in the order of the rows given.")
+      ("A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in which they are "
+      "first met. The Result has them as `groups`; residuals and fitted come in the order of the rows given."))
 UPLO = ("UPLO", "str | None", "uplo by NumPy's word for it, L or U.")
 # by method: parameters that NumPy takes by position, then arguments that it has beside (name, type, text); `op` and `fixed`
 # where the method is one of another operation; what it returns, unless nothing shorter than Any says it

@@ -353,7 +353,7 @@ static int fit_range(struct run *run, int slot, int64_t from, int64_t to, bool a
         struct regression_shape one = blasd_regression_one(run->shape, task, at);
         struct regression_data data;
         struct blasd_walk walk;
-        struct room *room;
+        struct room *room = NULL;
         struct blasd_err own = {0};
         int code, fault;
         if (run->refused[place] || is_long(run, &one) != alone) continue;

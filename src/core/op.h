@@ -30,10 +30,10 @@ struct blasd_port {
     const char *doc;   /* one or two sentences */
     unsigned dtypes;   /* BLASD_DTYPE_BIT mask of what may be sent (inputs) or comes (outputs) */
     int min_rank, max_rank;
-    bool optional;   /* inputs: may be left out. outputs: is not always there */
-    bool finite;     /* inputs: NaN and infinities are refused with `not_finite` */
-    unsigned values; /* inputs: BLASD_VALUES_*; 0: every finite number will do */
-    bool instead;    /* inputs: optional, but another input is required in its place */
+    bool optional;      /* inputs: may be left out. outputs: is not always there */
+    bool finite;        /* inputs: NaN and infinities are refused with `not_finite` */
+    unsigned values;    /* inputs: BLASD_VALUES_*; 0: every finite number will do */
+    const char *unless; /* inputs: optional, but required unless the input of this name is given */
 };
 
 enum blasd_param_kind { BLASD_PARAM_BOOL, BLASD_PARAM_INT, BLASD_PARAM_FLOAT, BLASD_PARAM_CHOICE };

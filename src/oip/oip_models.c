@@ -67,7 +67,7 @@ static void write_ports(struct json_out *out, const char *name, const struct bla
     const char *between = "";
     json_out_put(out, ",%s:[", name);
     for (; ports->name != NULL; ports++) {
-        if ((ports->optional && !ports->instead) != optional) continue;
+        if ((ports->optional && ports->unless == NULL) != optional) continue;
         json_out_put(out, "%r{\"name\":%s,", between, ports->name);
         json_out_put(out, words->kind, datatypes[dtype_of(ports)]);
         json_out_put(out, ",%s:[", words->dims);

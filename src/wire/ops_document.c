@@ -23,6 +23,7 @@ static void write_port(struct json_out *out, const struct blasd_port *port, bool
                  (int64_t)port->max_rank, port->optional);
     if (input) {
         json_out_put(out, ",\"finite\":%b", port->finite);
+        if (port->unless != NULL) json_out_put(out, ",\"required_unless\":%s", port->unless);
         /* the range of its elements, in the form of a parameter's */
         if (positive || (port->values & BLASD_VALUES_NOT_NEGATIVE) != 0)
             json_out_put(out, ",\"range\":{\"least\":0.0,\"most\":null,\"exclusive_least\":%b}",

@@ -217,8 +217,8 @@ def test_damaged_frames_fail_alone(make_service):
         submit(service, 1)  # this one is handed to the idle worker, those behind it wait in the list
         ids = submit(service, 5)
         for number, one in enumerate(ids):
-            frame = redis("HGET", "{blasd}:pending", b"=" + one)
-            redis("HSET", "{blasd}:pending", b"=" + one, [b"", b"\0" * 4, frame[:30], frame[:-8], frame][number])
+            frame = redis("HGET", "{blasd}:pending", b"=" + one.encode())
+            redis("HSET", "{blasd}:pending", b"=" + one.encode(), [b"", b"\0" * 4, frame[:30], frame[:-8], frame][number])
     states = [service.request("GET", f"/jobs/{one}?wait=20").json()["state"] for one in ids]
     assert states == ["failed"] * 4 + ["succeeded"]
     redis.close()
@@ -304,7 +304,7 @@ def test_the_example_compiles_as_its_comment_says(service, tmp_path):
     command = command.replace("-Lbuild", f"-L{BLASD.parent}") + f" -o {tmp_path / 'example'}"
     subprocess.run(command, shell=True, check=True, cwd=ROOT)
     out = subprocess.run([tmp_path / "example", service.url], check=True, capture_output=True, text=True).stdout
-    assert out.startswith("19 22\n43 50\n") and "exactly zero. The system" in out
+    assert out.startswith("19 22\n43 50\n") and "exactly zero" in out
 
 
 def test_run_prints_no_sign_before_nan(service, tmp_path):

@@ -182,9 +182,10 @@ class Story:
 
     def __init__(self, key, job, tenant, members, cancel):
         self.key, self.job, self.tenant, self.cancel = key, job, tenant, cancel
-        self.query, self.body = "", job.body
-        if members and job.type == TYPES["json"]:
-            self.body = json.dumps({**json.loads(job.body), **members}).encode()
+        self.query = ""
+        if job.type == TYPES["json"]:
+            if members:
+                job.body = json.dumps({**json.loads(job.body), **members}).encode()
         else:
             self.query = "".join(f"&{name}={value}" for name, value in members.items())
         self.deadline = "deadline_ms" in members
@@ -194,7 +195,7 @@ class Story:
         """Whether it was acknowledged."""
         since = time.monotonic()
         query = f"wait={wait}{self.query}" if wait else self.query[1:]
-        answer = client.ask("POST", f"{self.job.path}?{query}", self.body,
+        answer = client.ask("POST", f"{self.job.path}?{query}", self.job.body,
                             {"Content-Type": self.job.type, "Idempotency-Key": self.key})
         if answer is None:
             client.note("unanswered", key=self.key, waited=wait > 0, since=since)

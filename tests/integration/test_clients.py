@@ -108,7 +108,7 @@ def test_blasd_run(service, tmp_path):
 
 
 @pytest.mark.parametrize("op, files, more, status, words", [
-    ("solve", "ab", [], 1, "singular"), ("matmul", "a", [], 1, "inputs.b"), ("matmul", "ab", ["speed=3"], 1, "speed"),
+    ("solve", "ab", [], 1, "Singular matrix"), ("matmul", "a", [], 1, "inputs.b"), ("matmul", "ab", ["speed=3"], 1, "speed"),
     ("matmul", "", ["a=/nonexistent.npy"], 2, "cannot be read"), (None, "", [], 2, "usage"),
     ("matmul", "ab", ["--deadline-ms", "soon"], 2, "milliseconds"), ("matmul", "a", ["--url", "http://127.0.0.1:9"], 4, "127.0.0.1:9")])
 def test_blasd_run_explains_what_went_wrong(service, tmp_path, op, files, more, status, words):
@@ -125,7 +125,7 @@ def test_a_full_queue_is_waited_out(make_service, tmp_path):
     np.save(tmp_path / "a.npy", np.array([[3.0]]))
     arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "-q"]
     with service.worker_held():
-        assert "queue is full" in run(service, *arguments, "-t", "3", status=4).stderr
+        assert "Queue full" in run(service, *arguments, "-t", "3", status=4).stderr
     running = [subprocess.Popen([BLASD, "run", "--url", service.url, *arguments], stdout=subprocess.PIPE, text=True)
                for _ in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

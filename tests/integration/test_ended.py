@@ -49,7 +49,7 @@ def us_of(document):
     execution, timing = document["execution"], document["timing"]
     if execution["device"] is None:
         return 0
-    return sum(timing[f"{part}_ms"] for part in ("upload", "compute", "download")) * 1e3 / max(execution["batch_size"], 1)
+    return sum(timing[f"{part}_ms"] for part in ("upload", "compute", "download")) * 1e3 / max(execution["batch_size"] or 1, 1)
 
 
 def test_the_stream_has_each_job_once(make_service, tmp_path):

@@ -511,7 +511,8 @@ def test_a_graph_takes_no_longer_than_a_job_may(make_service):
     service = make_service("--limit", "job_s=1")
     body = slow(400)
     graph = post(service, body["steps"], inputs=body["inputs"], wait=60).json()
-    assert graph["state"] == "failed" and graph["error"]["code"] == "job_too_long"
+    # refused, or ended by the worker, by how long it is predicted to take
+    assert graph.get("error", graph)["code"] == "job_too_long"
 
 
 def test_a_graph_survives_its_worker(make_service):

@@ -121,7 +121,7 @@ def test_an_output_that_the_operation_has_not(service, tmp_path, files):
     assert not (tmp_path / "y.npy").exists()
     run(service.url, "matmul", *files, "-o", f"c={tmp_path}/c.npy", "-q")
     assert np.load(tmp_path / "c.npy").shape == (2, 2)
-    assert "no such operation" in run(service.url, "matmull", *files, "-o", f"c={tmp_path}/c.npy", status=1).stderr
+    assert "Unknown operation" in run(service.url, "matmull", *files, "-o", f"c={tmp_path}/c.npy", status=1).stderr
 
 
 def test_the_first_output_is_the_operations_first(service, tmp_path):

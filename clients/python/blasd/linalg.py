@@ -12,8 +12,31 @@ from .default import client
 from .named import EighResult, LstsqResult, QRResult, SVDResult
 from .tensors import Tensor
 
-__all__ = ["ChoFactor", "EighResult", "LstsqResult", "LUFactor", "QRResult", "SVDResult", "cho_factor", "cho_solve", "cholesky", "det",
-           "eigh", "eigvalsh", "inv", "lstsq", "lu_factor", "lu_solve", "matmul", "norm", "pinv", "qr", "solve", "svd", "svdvals"]
+__all__ = [
+    "ChoFactor",
+    "EighResult",
+    "LUFactor",
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "lu_factor",
+    "lu_solve",
+    "matmul",
+    "norm",
+    "pinv",
+    "qr",
+    "solve",
+    "svd",
+    "svdvals",
+]
 _NoValue: Any = np._NoValue  # type: ignore[attr-defined]  # NumPy's own mark of what was not given
 
 

@@ -40,7 +40,7 @@ def check_shapes(op: str, arrays: Arrays, params: Params) -> None:
             _refuse(name, f"{array.dtype.name} is not among {', '.join(dtypes)}", "unsupported_dtype")
         rank = len(array.shape)
         if rank > _MOST:
-            raise InputError(f"inputs.{name}", f"its shape has {rank} lengths; at most {_MOST} are taken", words=_NOT_WELL_FORMED)
+            raise InputError(f"inputs.{name}", f"its shape has more than {_MOST} lengths", words=_NOT_WELL_FORMED)
         if not least <= rank <= most:
             _refuse(name, f"its shape is {array.shape}, of {rank} dimensions; {text} has {least} to {most}", "invalid_shape")
     check = _CHECKS.get(op)

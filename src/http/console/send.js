@@ -24,7 +24,7 @@ export function sample(name) {
   if (!op) return inputs;
   const tall = op.inputs.some((port) => port.shape.includes("p")); // observations, one a row
   op.inputs.forEach((port, i) => {
-    if (port.optional) return;
+    if (port.optional && !port.required_unless) return;
     const letters = (port.shape.match(/\(([^)]*)\)/)?.[1] || "").split(",").map((part) => part.trim()).filter((part) => part && part !== "...");
     const shape = letters.map((letter) => (/^\d+$/.test(letter) ? Number(letter) : letter === "n" && tall ? 6 : SIZES[letter] || 3));
     inputs[port.name] = letters.length === 2 && letters[0] === letters[1] ? square(shape[0]) : numbers(shape, i + 1);
@@ -58,7 +58,7 @@ function choose() {
   $("send-inputs").replaceChildren(...op.inputs.flatMap((port) => {
     const id = `send-input-${port.name}`;
     const field = make("textarea", { id, "data-input": port.name, rows: "4", spellcheck: "false", placeholder: port.optional ? "left out" : "" });
-    field.value = port.optional ? "" : written(inputs[port.name]);
+    field.value = inputs[port.name] === undefined ? "" : written(inputs[port.name]);
     return [make("label", { for: id, title: port.doc }, `${port.name}  ${port.shape}${port.optional ? ", optional" : ""}`), field];
   }));
   $("send-params").replaceChildren(...op.params.map(paramField));

@@ -272,7 +272,7 @@ static void ends_are_counted(void **state) {
         struct blasd_record record = {.state = i == 0 ? BLASD_SUCCEEDED : BLASD_FAILED};
         struct blasd_buf buf;
         bool lost;
-        snprintf(record.id, sizeof record.id, "%s", claims[i].id);
+        snprintf(record.id, sizeof record.id, "%.*s", BLASD_ID_LEN, claims[i].id);
         snprintf(record.op, sizeof record.op, "matmul");
         snprintf(record.execution.device_name, sizeof record.execution.device_name, "a device");
         snprintf(record.execution.warnings[0].text, BLASD_WARNING_MAX, "careful");

@@ -206,7 +206,7 @@ static inline bool same_outcome(const struct outcome *a, const struct outcome *b
     if (a->job.op != b->job.op || a->memory.len != b->memory.len) return false;
     if (a->memory.len > 0 && memcmp(a->memory.bytes, b->memory.bytes, a->memory.len) != 0)
         return false;
-    for (int i = 0; a->job.op->inputs[i].name != NULL; i++) {
+    for (int i = 0; a->job.op != NULL && a->job.op->inputs[i].name != NULL; i++) {
         const struct blasd_input *x = &a->job.inputs[i], *y = &b->job.inputs[i];
         if (x->source.kind != y->source.kind ||
             memcmp(&x->source, &y->source, sizeof x->source) != 0 ||
