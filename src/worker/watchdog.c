@@ -17,7 +17,8 @@ static const char *must_end(struct blasd_heartbeat *heartbeat, struct active *ac
     int64_t most_ns = (int64_t)active->most_s * 1000 * BLASD_MS;
     if (!active->computing) return NULL;
     if (blasd_heartbeat_lost(heartbeat)) return "belongs to others now";
-    if (atomic_load(&active->told) == BLASD_GO_ON && most_ns > 0 &&
+    /* also a call that was told to give way and does not hear it */
+    if (atomic_load(&active->told) != BLASD_UNWANTED && most_ns > 0 &&
         now - active->since_ns > most_ns)
         atomic_store(&active->told, BLASD_TOO_LONG);
     if (atomic_load(&active->told) == BLASD_GO_ON && active->gives_way &&

@@ -332,10 +332,12 @@ class Calls:
         named = [labels] if isinstance(labels, str) else labels or []
         pairs = [*((name, value) for name, value in filters.items() if value is not None), *(("label", label) for label in named)]
         cancelled, cursor = 0, None
+        page: Document
         while True:
             text = urllib.parse.urlencode(pairs if cursor is None else [*pairs, ("cursor", cursor)])
             page = yield from self.json("DELETE", f"/jobs?{text}", cancelled=int)
-            cancelled, cursor = cancelled + page["cancelled"], page.get("cursor")
+            cancelled += int(page["cancelled"])
+            cursor = page.get("cursor")
             if cursor is None:
                 return cancelled
 
