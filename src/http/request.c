@@ -317,9 +317,7 @@ static int param_wait(struct http_request *request, const struct blasd_limits *l
 static int param_limit(struct http_request *request, const struct blasd_limits *limits,
                        const char *value, struct blasd_err *err) {
     uint64_t count;
-    const bool digits = value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
-    if (digits && !http_count_read(value, &count)) count = UINT64_MAX; /* beyond 64 bits */
-    if (!digits || count < 1)
+    if (!http_count_read(value, &count) || count < 1 || count > INT64_MAX)
         return blasd_fail(err, BLASD_E_malformed_query, "limit",
                           "limit is a whole number of at least 1; a page has at most %llu (limit "
                           "list_jobs)",

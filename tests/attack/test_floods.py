@@ -109,9 +109,9 @@ def test_lists_of_many_jobs(make_service, scale):
         assert len(page["jobs"]) <= 100
     for cursor in ("x", "-1", "9" * 300, "%00", "../..", page.get("cursor", "") + "0", json.dumps({})[1:]):
         assert service.request("GET", f"/jobs?cursor={cursor}", check=False).status in (200, 400)
-    for limit in ("0", "-1", "x", "0x10"):
+    for limit in ("0", "-1", "x", "0x10", "99999999999999999999"):
         assert service.request("GET", f"/jobs?limit={limit}", check=False).status == 400
-    for limit in ("101", "99999999999999999999"):  # as many as a page has
+    for limit in ("101", "9223372036854775807"):  # as many as a page has
         assert len(service.request("GET", f"/jobs?limit={limit}").json()["jobs"]) == 100
     works(service)
 
