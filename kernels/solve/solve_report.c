@@ -129,9 +129,10 @@ static void warn(struct blasd_task *task, const struct blasd_solve *s, const str
                         "%lld systems have solutions below the range of %s, which have lost digits",
                         (long long)doubts[BLASD_W_underflow], dtype);
     if (doubts[BLASD_W_overflow] > 0)
-        blasd_task_warn(task, BLASD_W_overflow,
-                        "%lld systems have solutions beyond the range of %s",
-                        (long long)doubts[BLASD_W_overflow], dtype);
+        blasd_task_warn(
+            task, BLASD_W_overflow,
+            "%lld systems have solutions beyond the range of %s; their small elements may be lost",
+            (long long)doubts[BLASD_W_overflow], dtype);
 }
 
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,

@@ -50,6 +50,7 @@ struct slow_job {
     double ns; /* predicted */
     int lane;
     bool runs;             /* under the lock */
+    bool again;            /* it ran, and begins again as a long one */
     unsigned char frame[]; /* the claim's */
 };
 
@@ -176,10 +177,11 @@ static void slow_job_free(struct slow_job *job) {
     free(job);
 }
 
-/* Frees a job, or all that wait: then `job` is NULL. */
+/* Frees a job, or all that never ran: then `job` is NULL. */
 static void forget(struct blasd_slow_pool *pool, const struct slow_job *job) {
     for (struct slow_job **at = &pool->jobs, *one; (one = *at) != NULL;) {
-        if (one != job && (job != NULL || one->runs)) {
+        bool stays = one->runs || (one->again && pool->code == 0);
+        if (one != job && (job != NULL || stays)) {
             at = &one->next;
             continue;
         }
@@ -366,6 +368,7 @@ bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_
     struct slow_job *job =
         slow_job_new(pool, item, item->claim->attempts > 0, true, blasd_clock_ns());
     if (job == NULL) return false;
+    job->again = true;
     pthread_mutex_lock(&pool->lock);
     enqueue(pool, job);
     wake_threads(pool);

@@ -273,6 +273,7 @@ static void a_full_buffer_stays_as_it_was(void **state) {
     assert_int_equal(blasd_record_encode(&record, &buf, &err), -BLASD_E_internal_error);
     assert_int_equal(buf.len, 6);
     blasd_buf_release(&buf);
+    blasd_job_release(&job);
 }
 
 int main(void) {

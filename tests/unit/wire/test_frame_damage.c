@@ -52,6 +52,7 @@ static void cut_frames_are_refused(void **state) {
             assert_int_not_equal(decode_exact(false, buf.data, len), 0);
         assert_int_equal(decode_exact(false, buf.data, buf.len), 0);
         blasd_buf_release(&buf);
+        blasd_job_release(&job);
     }
 }
 
@@ -74,6 +75,7 @@ static void damaged_frames_do_no_harm(void **state) {
             buf.data[below(buf.len)] = (char)(unsigned char)next_random();
         refused += decode_exact(is_job, buf.data, buf.len) != 0;
         blasd_buf_release(&buf);
+        blasd_job_release(&job);
     }
     assert_true(refused > 1000);
 }

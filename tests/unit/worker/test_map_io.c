@@ -277,6 +277,7 @@ static void test_what_is_mapped_again_takes_its_memory_once(void **state) {
     }
     assert_int_equal(map(), 0);
     assert_non_null(task.inputs[1].data);
+    blasd_job_release(&item.job);
     blasd_io_close(&io);
     blasd_store_free(store);
 }
