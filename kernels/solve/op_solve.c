@@ -190,6 +190,8 @@ const struct blasd_op blasd_op_solve = {
         "same care. A "
         "single system that is singular fails with singular_matrix; in a stack that "
         "system alone is marked in info, its x is NaN, and the others are solved.",
+    .replaced = "a",
+    .substitute = "factor",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

@@ -30,10 +30,9 @@ struct blasd_port {
     const char *doc;   /* one or two sentences */
     unsigned dtypes;   /* BLASD_DTYPE_BIT mask of what may be sent (inputs) or comes (outputs) */
     int min_rank, max_rank;
-    bool optional;      /* inputs: may be left out. outputs: is not always there */
-    bool finite;        /* inputs: NaN and infinities are refused with `not_finite` */
-    unsigned values;    /* inputs: BLASD_VALUES_*; 0: every finite number will do */
-    const char *unless; /* inputs: optional, but required unless the input of this name is given */
+    bool optional;   /* inputs: may be left out. outputs: is not always there */
+    bool finite;     /* inputs: NaN and infinities are refused with `not_finite` */
+    unsigned values; /* inputs: BLASD_VALUES_*; 0: every finite number will do */
 };
 
 enum blasd_param_kind { BLASD_PARAM_BOOL, BLASD_PARAM_INT, BLASD_PARAM_FLOAT, BLASD_PARAM_CHOICE };
@@ -70,6 +69,8 @@ struct blasd_op {
     const struct blasd_port *inputs;  /* ended by a row whose name is NULL */
     const struct blasd_port *outputs; /* ended by a row whose name is NULL */
     const struct blasd_param *params; /* ended by a row whose name is NULL */
+    /* Optional: an input that is required unless the other one is given in its place. */
+    const char *replaced, *substitute;
     /* Checks what rank and dtype alone do not say (how shapes fit together, parameters that
      * exclude each other) and states what the job will make and cost. Touches no data; pure. Called
      * by the front end before anything is queued and by the worker before it runs. `plan` arrives

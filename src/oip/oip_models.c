@@ -62,12 +62,15 @@ static const struct port_words config_words = {"\"data_type\":\"TYPE_%r\"", "dim
 
 /* Those that are always there, or those that are not: a client that sends every input it is told
  * of, and asks for every output, must be right. */
-static void write_ports(struct json_out *out, const char *name, const struct blasd_port *ports,
-                        bool optional, const struct port_words *words) {
+static void write_ports(struct json_out *out, const struct blasd_op *op, const char *name,
+                        const struct blasd_port *ports, bool optional,
+                        const struct port_words *words) {
     const char *between = "";
     json_out_put(out, ",%s:[", name);
     for (; ports->name != NULL; ports++) {
-        if ((ports->optional && ports->unless == NULL) != optional) continue;
+        bool required =
+            !ports->optional || (op->replaced != NULL && strcmp(op->replaced, ports->name) == 0);
+        if (required == optional) continue;
         json_out_put(out, "%r{\"name\":%s,", between, ports->name);
         json_out_put(out, words->kind, datatypes[dtype_of(ports)]);
         json_out_put(out, ",%s:[", words->dims);
@@ -84,10 +87,10 @@ int blasd_oip_model(const struct blasd_op *op, struct blasd_buf *buf) {
     json_out_put(&out,
                  "{\"name\":%s,\"versions\":[\"" BLASD_OIP_VERSION "\"],\"platform\":\"blasd\"",
                  op->name);
-    write_ports(&out, "inputs", op->inputs, false, &model_words);
-    write_ports(&out, "outputs", op->outputs, false, &model_words);
-    write_ports(&out, "optional_inputs", op->inputs, true, &model_words);
-    write_ports(&out, "optional_outputs", op->outputs, true, &model_words);
+    write_ports(&out, op, "inputs", op->inputs, false, &model_words);
+    write_ports(&out, op, "outputs", op->outputs, false, &model_words);
+    write_ports(&out, op, "optional_inputs", op->inputs, true, &model_words);
+    write_ports(&out, op, "optional_outputs", op->outputs, true, &model_words);
     json_out_put(&out, "}");
     return document_end(&out, before);
 }
@@ -108,8 +111,8 @@ int blasd_oip_config(const struct blasd_op *op, struct blasd_buf *buf) {
                  "{\"name\":%s,\"platform\":\"blasd\",\"backend\":\"blasd\",\"version_policy\":"
                  "{\"latest\":{\"num_versions\":1}},\"max_batch_size\":0",
                  op->name);
-    write_ports(&out, "input", op->inputs, false, &config_words);
-    write_ports(&out, "output", op->outputs, false, &config_words);
+    write_ports(&out, op, "input", op->inputs, false, &config_words);
+    write_ports(&out, op, "output", op->outputs, false, &config_words);
     json_out_put(&out, "}");
     return document_end(&out, before);
 }

@@ -5,6 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include <string.h>
+
 static void write_dtypes(struct json_out *out, unsigned mask) {
     const char *format = "%s";
     for (int dtype = 0; dtype < BLASD_DTYPE_COUNT; dtype++) {
@@ -14,7 +16,8 @@ static void write_dtypes(struct json_out *out, unsigned mask) {
     }
 }
 
-static void write_port(struct json_out *out, const struct blasd_port *port, bool input) {
+static void write_port(struct json_out *out, const struct blasd_op *op,
+                       const struct blasd_port *port, bool input) {
     bool positive = (port->values & BLASD_VALUES_POSITIVE) != 0;
     json_out_put(out, "{\"name\":%s,\"shape\":%s,\"doc\":%s,\"dtypes\":[", port->name, port->shape,
                  port->doc);
@@ -23,7 +26,8 @@ static void write_port(struct json_out *out, const struct blasd_port *port, bool
                  (int64_t)port->max_rank, port->optional);
     if (input) {
         json_out_put(out, ",\"finite\":%b", port->finite);
-        if (port->unless != NULL) json_out_put(out, ",\"required_unless\":%s", port->unless);
+        if (op->replaced != NULL && strcmp(op->replaced, port->name) == 0)
+            json_out_put(out, ",\"required_unless\":%s", op->substitute);
         /* the range of its elements, in the form of a parameter's */
         if (positive || (port->values & BLASD_VALUES_NOT_NEGATIVE) != 0)
             json_out_put(out, ",\"range\":{\"least\":0.0,\"most\":null,\"exclusive_least\":%b}",
@@ -34,10 +38,11 @@ static void write_port(struct json_out *out, const struct blasd_port *port, bool
     json_out_put(out, "}");
 }
 
-static void write_ports(struct json_out *out, const struct blasd_port *ports, bool input) {
+static void write_ports(struct json_out *out, const struct blasd_op *op,
+                        const struct blasd_port *ports, bool input) {
     for (int i = 0; ports[i].name != NULL; i++) {
         if (i > 0) json_out_put(out, ",");
-        write_port(out, &ports[i], input);
+        write_port(out, op, &ports[i], input);
     }
 }
 
@@ -81,9 +86,9 @@ static void write_param(struct json_out *out, const struct blasd_param *param) {
 static void write_op(struct json_out *out, const struct blasd_op *op) {
     json_out_put(out, "{\"name\":%s,\"summary\":%s,\"doc\":%s,\"inputs\":[", op->name, op->summary,
                  op->doc);
-    write_ports(out, op->inputs, true);
+    write_ports(out, op, op->inputs, true);
     json_out_put(out, "],\"outputs\":[");
-    write_ports(out, op->outputs, false);
+    write_ports(out, op, op->outputs, false);
     json_out_put(out, "],\"params\":[");
     for (int i = 0; op->params[i].name != NULL; i++) {
         if (i > 0) json_out_put(out, ",");
