@@ -234,7 +234,7 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
     enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->slot);
     if (code == -(int)BLASD_E_device_error) return code;
     if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
-    if (told == BLASD_TOO_LONG || told == BLASD_OVERRAN)
+    if (told == BLASD_TOO_LONG || (told == BLASD_OVERRAN && code != 0))
         return blasd_heartbeat_too_long(batcher->heartbeat, batcher->slot, err);
     if (code != 0 && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
@@ -391,8 +391,8 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
                     const struct blasd_err *err) {
     times->ran_ns = blasd_clock_ns();
     if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
-    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1) ||
-        overran(batcher)) {
+    if (code == -(int)BLASD_E_device_error || batcher->lost ||
+        (code != 0 && (count > 1 || overran(batcher)))) {
         discard_part(batcher, members, count);
         return code;
     }

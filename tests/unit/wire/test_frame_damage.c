@@ -19,6 +19,7 @@ static int decode_exact(bool job, const char *bytes, size_t len) {
         if (!(job ? into.payload_in_blob || blasd_slice_given(&into.slice)
                   : record.payload_in_blob || blasd_slice_given(&record.slice)))
             assert_true(bytes_inline <= len - payload_at);
+        if (job) blasd_job_release(&into);
     } else {
         assert_true(code < 0 && err.code == (enum blasd_code) - code && err.detail[0] != '\0');
     }
