@@ -29,3 +29,8 @@ size_t blasd_text_number(char out[BLASD_TEXT_NUMBER], uint64_t number) {
     out[len] = '\0';
     return len;
 }
+
+const char *blasd_input_field(char field[BLASD_INPUT_FIELD], const char *name) {
+    blasd_text_join(field, BLASD_INPUT_FIELD, "inputs.", name, NULL);
+    return field;
+}

@@ -15,4 +15,8 @@ size_t blasd_text_join(char *out, size_t size, const char *a, const char *b, con
 /* Writes `number` in decimal digits; returns their count. */
 size_t blasd_text_number(char out[BLASD_TEXT_NUMBER], uint64_t number);
 
+/* Writes "inputs.NAME", as errors call an input, cut to fit, and returns it. */
+#define BLASD_INPUT_FIELD 64
+const char *blasd_input_field(char field[BLASD_INPUT_FIELD], const char *name);
+
 #endif

@@ -201,7 +201,7 @@ static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err)
         char field[64];
         int code;
         if (input->source.kind != BLASD_SOURCE_STEP) continue;
-        blasd_text_join(field, sizeof field, "inputs.", op->inputs[i].name, NULL);
+        blasd_input_field(field, op->inputs[i].name);
         from = graph->steps[input->source.step];
         value = blasd_graph_value(graph, input->source.step, input->source.output);
         if (value == NULL) {
@@ -241,7 +241,7 @@ static int add_values(struct blasd_graph *graph, int at, const struct blasd_plan
     struct blasd_graph_step *step = graph->steps[at];
     struct blasd_graph_value *grown = realloc(
         graph->values, (size_t)(graph->value_count + BLASD_MAX_OUTPUTS) * sizeof *graph->values);
-    if (grown == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    if (grown == NULL) return blasd_no_memory(err);
     graph->values = grown;
     step->first = graph->value_count;
     step->count = 0;
@@ -375,7 +375,7 @@ static int place_values(struct blasd_graph *graph, struct blasd_err *err) {
     struct blasd_graph_value **live = malloc((size_t)(graph->value_count + 1) * sizeof *live);
     uint64_t widest = 0;
     int count = 0;
-    if (live == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    if (live == NULL) return blasd_no_memory(err);
     for (int s = 0; s < graph->step_count; s++) {
         struct blasd_graph_step *step = graph->steps[s];
         uint64_t end = 0;

@@ -46,8 +46,8 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
         } else {
             char field[64];
             int input = ordering->inputs[ordering->depth - 1] - 1;
-            blasd_text_join(field, sizeof field, "inputs.", step->job.op->inputs[input].name, NULL);
-            blasd_fail(err, BLASD_E_graph_cycle, field,
+            blasd_fail(err, BLASD_E_graph_cycle,
+                       blasd_input_field(field, step->job.op->inputs[input].name),
                        "the step '%s' reads from '%s', which waits for it", step->name,
                        ordering->graph->steps[wanted]->name);
             blasd_graph_blame(step->name, err);
@@ -82,7 +82,7 @@ int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err) {
     size_t count = (size_t)graph->step_count;
     int *room = malloc(3 * count * sizeof *room), rc = 0;
     struct ordering ordering = {.graph = graph, .place = room};
-    if (room == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    if (room == NULL) return blasd_no_memory(err);
     ordering.stack = room + count;
     ordering.inputs = room + 2 * count;
     for (size_t s = 0; s < count; s++) ordering.place[s] = -1;

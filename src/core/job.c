@@ -161,7 +161,7 @@ static void dtypes_text(unsigned mask, char *text, size_t size) {
 
 /* How errors call the input. */
 static const char *field_of(char field[64], const struct blasd_port *port) {
-    blasd_text_join(field, 64, "inputs.", port->name, NULL);
+    blasd_input_field(field, port->name);
     return field;
 }
 

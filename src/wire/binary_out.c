@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#define LENGTH "\0\0\0\0\0\0\0\0"       /* which is filled in at the end */
 #define DOCUMENT_MOST ((size_t)4 << 20) /* room for a graph of as many steps as there may be */
 
 void safetensors_order(const struct blasd_record *record, int *outputs, int count) {
@@ -35,31 +36,51 @@ static void write_metadata(struct json_out *out, const struct blasd_record *reco
     blasd_buf_release(&document);
 }
 
-static void write_entry(struct json_out *out, const struct blasd_record *record, int output,
+/* Describes one tensor, whose data begin at *offset, which moves behind them. */
+static void write_entry(struct json_out *out, const char *name, const struct blasd_tensor *tensor,
                         uint64_t *offset) {
-    const struct blasd_tensor *tensor = &record->outputs[output].tensor;
-    const struct blasd_port *port = document_output(record, output);
-    json_out_put(out, ",%s:{\"dtype\":%s,\"shape\":", port->name,
-                 dtype_codes[tensor->dtype].safetensors);
+    uint64_t end = *offset + blasd_tensor_bytes(tensor);
+    json_out_put(out, "%s:{\"dtype\":%s,\"shape\":", name, dtype_codes[tensor->dtype].safetensors);
     document_shape(out, tensor);
-    json_out_put(out, ",\"data_offsets\":[%u,%u]}", *offset, *offset + blasd_tensor_bytes(tensor));
-    *offset += blasd_tensor_bytes(tensor);
+    json_out_put(out, ",\"data_offsets\":[%u,%u]}", *offset, end);
+    *offset = end;
+}
+
+/* Ends a header that began at `before` with 8 bytes of room for its length. */
+static int end_header(struct json_out *out, size_t before) {
+    struct blasd_buf *buf = out->buf;
+    uint64_t size;
+    json_out_put(out, "}");
+    while (!out->failed && (buf->len - before) % BINARY_ALIGN != 0) json_out_put(out, " ");
+    if (out->failed) return -1;
+    size = buf->len - before - 8;
+    memcpy(buf->data + before, &size, sizeof size); /* little-endian, as tensors are */
+    return 0;
 }
 
 int safetensors_header(const struct blasd_record *record, const int *outputs, int count,
                        struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
-    size_t before = buf->len, size;
+    size_t before = buf->len;
     uint64_t offset = 0;
-    json_out_raw(&out, "\0\0\0\0\0\0\0\0{", 9); /* the length comes below */
+    json_out_raw(&out, LENGTH "{", sizeof LENGTH);
     write_metadata(&out, record);
-    for (int i = 0; i < count; i++) write_entry(&out, record, outputs[i], &offset);
-    json_out_put(&out, "}");
-    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) json_out_put(&out, " ");
-    if (out.failed) return -1;
-    size = buf->len - before - 8;
-    for (size_t i = 0; i < 8; i++) buf->data[before + i] = (char)(unsigned char)(size >> (8 * i));
-    return 0;
+    for (int i = 0; i < count; i++) {
+        json_out_put(&out, ",");
+        write_entry(&out, document_output(record, outputs[i])->name,
+                    &record->outputs[outputs[i]].tensor, &offset);
+    }
+    return end_header(&out, before);
+}
+
+int safetensors_header_one(const char *name, const struct blasd_tensor *tensor,
+                           struct blasd_buf *buf) {
+    struct json_out out = {.buf = buf};
+    size_t before = buf->len;
+    uint64_t offset = 0;
+    json_out_raw(&out, LENGTH "{", sizeof LENGTH);
+    write_entry(&out, name, tensor, &offset);
+    return end_header(&out, before);
 }
 
 bool npy_possible(enum blasd_dtype dtype) {

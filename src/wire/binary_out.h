@@ -11,6 +11,9 @@
  * will follow in that order without gaps; the job document goes into __metadata__. */
 int safetensors_header(const struct blasd_record *record, const int *outputs, int count,
                        struct blasd_buf *out);
+/* The same for one tensor, without metadata. */
+int safetensors_header_one(const char *name, const struct blasd_tensor *tensor,
+                           struct blasd_buf *out);
 /* Puts outputs into the order in which each lies at a multiple of its element's size. */
 void safetensors_order(const struct blasd_record *record, int *outputs, int count);
 

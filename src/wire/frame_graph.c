@@ -34,16 +34,12 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 16, "no padding");
 
-static int no_memory(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
-}
-
 /* Appends what was written into a room that begins at `room`. */
 static int add(const struct frame_writer *w, const unsigned char *room, struct blasd_buf *out,
                struct blasd_err *err) {
     if (w->bad)
         return blasd_fail(err, BLASD_E_internal_error, "", "a step is too long to be stored");
-    return blasd_buf_add(out, room, (size_t)(w->at - room)) == 0 ? 0 : no_memory(err);
+    return blasd_buf_add(out, room, (size_t)(w->at - room)) == 0 ? 0 : blasd_no_memory(err);
 }
 
 static int add_head(const char *magic, int schema, int steps, int results, struct blasd_buf *out,
@@ -51,7 +47,7 @@ static int add_head(const char *magic, int schema, int steps, int results, struc
     struct head head = {
         .schema = (uint16_t)schema, .steps = (uint32_t)steps, .results = (uint32_t)results};
     memcpy(head.magic, magic, sizeof head.magic);
-    return blasd_buf_add(out, &head, sizeof head) == 0 ? 0 : no_memory(err);
+    return blasd_buf_add(out, &head, sizeof head) == 0 ? 0 : blasd_no_memory(err);
 }
 
 static int get_head(struct frame_reader *r, const char *magic, uint16_t schema, size_t least,
@@ -72,12 +68,12 @@ int blasd_graph_encode(const struct blasd_graph *graph, struct blasd_buf *out,
     int code = add_head(MAGIC, SCHEMA, graph->step_count, graph->result_count, out, err);
     for (int i = 0; code == 0 && i < graph->step_count; i++) {
         const struct blasd_graph_step *step = graph->steps[i];
-        if (blasd_buf_add(out, step->name, sizeof step->name) != 0) return no_memory(err);
+        if (blasd_buf_add(out, step->name, sizeof step->name) != 0) return blasd_no_memory(err);
         code = blasd_job_encode(&step->job, out, err);
     }
     for (int r = 0; code == 0 && r < graph->result_count; r++)
         if (blasd_buf_add(out, &graph->results[r], sizeof *graph->results) != 0)
-            return no_memory(err);
+            return blasd_no_memory(err);
     return code;
 }
 
@@ -91,7 +87,7 @@ static int get_step(struct frame_reader *r, struct blasd_graph *graph, struct bl
     struct blasd_graph_step *step = blasd_graph_add(graph);
     size_t size, payload_at;
     int code;
-    if (step == NULL) return no_memory(err);
+    if (step == NULL) return blasd_no_memory(err);
     frame_get(r, step->name, sizeof step->name);
     if (r->bad || step->name[0] == '\0' || memchr(step->name, 0, sizeof step->name) == NULL) {
         step->name[0] = '\0';
@@ -118,7 +114,7 @@ int blasd_graph_decode(const void *bytes, size_t len, struct blasd_graph *graph,
     int code = get_head(&r, MAGIC, SCHEMA, LEAST_STEP, &head, err);
     if (code != 0) return code;
     graph->results = calloc((size_t)head.results + 1, sizeof *graph->results);
-    if (graph->results == NULL) return no_memory(err);
+    if (graph->results == NULL) return blasd_no_memory(err);
     for (uint32_t i = 0; i < head.steps; i++)
         if ((code = get_step(&r, graph, err)) != 0) return code;
     for (; graph->result_count < (int)head.results; graph->result_count++) {
@@ -208,7 +204,7 @@ int blasd_graph_report_read(const void *bytes, size_t len, uint64_t results_byte
     if (code != 0) return code;
     if (head.results > BLASD_MAX_OUTPUTS) return frame_broken(err, "a graph has too many results");
     report = calloc(1, sizeof *report + head.steps * sizeof *report->steps);
-    if (report == NULL) return no_memory(err);
+    if (report == NULL) return blasd_no_memory(err);
     report->step_count = (int)head.steps;
     report->output_count = (int)head.results;
     code = get_all(&r, results_bytes, report, err);

@@ -72,8 +72,7 @@ int frame_end(struct frame_writer *w, unsigned char *room, struct blasd_buf *out
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "the names and texts of the job are too long to be stored");
     memcpy(room + offsetof(struct frame_header, size), &size, sizeof size);
-    if (blasd_buf_add(out, room, size) != 0)
-        return blasd_fail(err, BLASD_E_internal_error, "", "no memory to store the job");
+    if (blasd_buf_add(out, room, size) != 0) return blasd_no_memory(err);
     return 0;
 }
 

@@ -64,7 +64,7 @@ static int sort_names(struct blasd_graph_in *graph, struct blasd_err *err) {
     graph->by_name = malloc((size_t)count * sizeof *graph->by_name);
     if (names == NULL || graph->by_name == NULL) {
         free(names);
-        return graph_in_no_memory(err);
+        return blasd_no_memory(err);
     }
     for (int i = 0; i < count; i++) names[i] = (struct named){graph->graph.steps[i]->name, i};
     qsort(names, (size_t)count, sizeof *names, compare_names);
@@ -155,7 +155,7 @@ static int resolve_inputs(struct blasd_graph_in *graph, const struct blasd_named
         const struct graph_reference *from;
         char field[64];
         int rc = 0;
-        blasd_text_join(field, sizeof field, "inputs.", job->op->inputs[i].name, NULL);
+        blasd_input_field(field, job->op->inputs[i].name);
         if (source->kind == BLASD_SOURCE_STEP) {
             from = &graph->references.items[source->step];
             rc = from->input ? find_data(inputs, from, field, used, &job->inputs[i], err)
@@ -183,7 +183,7 @@ static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs
     for (int n = 0; n < inputs->count; n++)
         if (!used[n]) {
             char field[64];
-            blasd_text_join(field, sizeof field, "inputs.", inputs->items[n].name, NULL);
+            blasd_input_field(field, inputs->items[n].name);
             return blasd_fail(err, BLASD_E_invalid_field, field, "no step reads it");
         }
     return 0;
@@ -214,7 +214,7 @@ static int note_results(struct blasd_graph_in *in, struct blasd_err *err) {
     graph->results = calloc(most, sizeof *graph->results);
     if (read == NULL || graph->results == NULL) {
         free(read);
-        return graph_in_no_memory(err);
+        return blasd_no_memory(err);
     }
     for (int r = 0; rc == 0 && r < in->results.count; r++) {
         struct blasd_graph_result *to = &graph->results[graph->result_count++];

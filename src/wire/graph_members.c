@@ -9,16 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int graph_in_no_memory(struct blasd_err *err) {
-    return blasd_no_memory(err);
-}
-
 static struct graph_reference *add_reference(struct graph_references *list, struct blasd_err *err) {
     if (list->count == list->room) {
         int room = list->room == 0 ? 16 : list->room * 2;
         struct graph_reference *grown = realloc(list->items, (size_t)room * sizeof *grown);
         if (grown == NULL) {
-            graph_in_no_memory(err);
+            blasd_no_memory(err);
             return NULL;
         }
         list->items = grown;
@@ -47,8 +43,8 @@ struct reading {
 static int read_part(struct reading *reading, bool slice, const char *value, const char **next,
                      struct blasd_err *err) {
     bool *was = slice ? &reading->sliced : &reading->typed;
-    char field[BLASD_NAME_MAX + 16];
-    blasd_text_join(field, sizeof field, "inputs.", reading->to->name, NULL);
+    char field[BLASD_INPUT_FIELD];
+    blasd_input_field(field, reading->to->name);
     if (*was)
         return blasd_fail(err, BLASD_E_invalid_reference, field,
                           "the reference has a member twice");
@@ -242,7 +238,7 @@ static int read_step(void *arg, const char *quote, const char *name, const char 
         return blasd_fail(err, BLASD_E_graph_too_large, "steps",
                           "a graph may have %llu steps (limit graph_steps)",
                           (unsigned long long)graph->limits->graph_steps);
-    if ((step = blasd_graph_add(&graph->graph)) == NULL) return graph_in_no_memory(err);
+    if ((step = blasd_graph_add(&graph->graph)) == NULL) return blasd_no_memory(err);
     memcpy(step->name, name, strlen(name) + 1);
     rc = read_job(graph, members->text, value, next, &step->job, err);
     if (rc != 0) blasd_graph_blame(name, err);

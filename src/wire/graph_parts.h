@@ -32,7 +32,6 @@ struct blasd_graph_in {
     int given_count;
 };
 
-int graph_in_no_memory(struct blasd_err *err);
 /* A member of the graph that came as text, with zeros behind it; nothing where it is empty. */
 int graph_in_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
                   struct blasd_err *err);

@@ -203,7 +203,7 @@ int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct 
                       struct blasd_named_input *to, const char **next, struct blasd_err *err) {
     struct spec spec = {.text = text, .sink = sink, .to = to};
     int rc;
-    blasd_text_join(spec.field, sizeof spec.field, "inputs.", to->name, NULL);
+    blasd_input_field(spec.field, to->name);
     to->input.tensor.dtype = BLASD_float64;
     if (*p != '{')
         rc = blasd_json_list(text, p, true, sink, to, &spec.found, next, err);

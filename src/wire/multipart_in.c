@@ -5,13 +5,13 @@
  * delimiter that begins inside a piece and goes on in the next needs no more memory than a count
  * of the bytes that matched. Read next: npy_in.c. */
 #include "base/buf.h"
+#include "base/text.h"
 #include "wire/body_reader.h"
 #include "wire/inputs_text.h"
 #include "wire/npy_in.h"
 #include "wire/part_header.h"
 #include "wire/sanitize.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
     struct blasd_named_input *to;
     int rc;
     blasd_sanitize(shown, part->name, strlen(part->name));
-    snprintf(field, sizeof field, "inputs.%s", shown);
+    blasd_input_field(field, shown);
     if (memcmp(reader->text.data, BLASD_NPY_MAGIC, BLASD_NPY_MAGIC_LEN) != 0) {
         if (!part->is_file)
             return blasd_fail(

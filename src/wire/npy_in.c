@@ -3,10 +3,10 @@
  */
 #include "wire/npy_in.h"
 
+#include "base/text.h"
 #include "wire/dtype_codes.h"
 #include "wire/sanitize.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define HEADER_MOST 65536 /* version 1 can have no more */
@@ -201,7 +201,7 @@ void blasd_npy_begin(struct blasd_npy_in *npy, const struct blasd_body *body,
     memset(npy, 0, sizeof *npy);
     npy->body = body;
     npy->to = to;
-    snprintf(npy->field, sizeof npy->field, "inputs.%s", to->name);
+    blasd_input_field(npy->field, to->name);
     blasd_buf_init(&npy->header, HEADER_MOST + 16);
 }
 
@@ -280,8 +280,7 @@ static int feed_header(struct blasd_npy_in *npy, const char **bytes, size_t *len
         size_t front = front_len(npy), want = wanted_len(npy), take;
         int rc;
         take = want - npy->header.len < *len ? want - npy->header.len : *len;
-        if (blasd_buf_add(&npy->header, *bytes, take) != 0)
-            return blasd_fail(err, BLASD_E_no_space, npy->field, "out of memory for the header");
+        if (blasd_buf_add(&npy->header, *bytes, take) != 0) return blasd_no_memory(err);
         *bytes += take;
         *len -= take;
         if (npy->header.len < want) return 0;

@@ -1,9 +1,9 @@
 /* Bytes from a URL become an input. */
 #include "wire/remote_in.h"
 
+#include "base/text.h"
 #include "wire/npy_in.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ const char *blasd_remote_in_next(struct blasd_remote_in *in) {
     if (in->current >= inputs->count) return NULL;
     in->to = &in->body.inputs->items[in->current];
     in->remote = in->to->remote;
-    snprintf(in->field, sizeof in->field, "inputs.%s", in->to->name);
+    blasd_input_field(in->field, in->to->name);
     blasd_npy_begin(&in->npy, &in->body, in->to);
     return json_string_value(in->remote->url);
 }

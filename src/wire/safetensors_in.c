@@ -13,7 +13,6 @@
 #include "wire/json_list.h"
 #include "wire/sanitize.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,7 +135,7 @@ static int read_entry(struct safetensors_reader *reader, const struct blasd_json
     char field[64];
     int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
     if (rc != 0) return rc;
-    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
+    blasd_input_field(field, entry->to->name);
     rc = read_description(text, value, field, entry, next, err);
     if (rc == 0) reader->count++;
     return rc;
@@ -213,8 +212,8 @@ static int check_layout(struct safetensors_reader *reader, struct blasd_err *err
         const struct entry *entry = &reader->entries[i];
         if (entry->begin != next_begin(reader, at, entry->begin)) {
             char field[64];
-            snprintf(field, sizeof field, "inputs.%s", entry->to->name);
-            return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+            return blasd_fail(err, BLASD_E_malformed_safetensors,
+                              blasd_input_field(field, entry->to->name),
                               "its data begin at byte %llu, but the tensor before it ends at %llu: "
                               "tensors must neither overlap nor leave gaps",
                               (unsigned long long)entry->begin, (unsigned long long)at);
@@ -361,7 +360,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     while (reader->current < reader->count && reader->writers[reader->current].left == 0)
         reader->current++;
     if (reader->current == reader->count) return 0;
-    snprintf(field, sizeof field, "inputs.%s", reader->entries[reader->current].to->name);
+    blasd_input_field(field, reader->entries[reader->current].to->name);
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "the body ends %llu bytes before the end of this tensor",
                       (unsigned long long)reader->writers[reader->current].left);

@@ -3,7 +3,6 @@
 
 #include "wire/binary_out.h"
 #include "wire/document.h"
-#include "wire/dtype_codes.h"
 
 #include <string.h>
 
@@ -35,26 +34,11 @@ bool blasd_tensor_answer_possible(const struct blasd_tensor *tensor, enum blasd_
     return tensor->order == BLASD_ROW_MAJOR;
 }
 
-static bool safetensors_one(const struct blasd_tensor *tensor, const char *name,
-                            struct blasd_buf *buf) {
-    struct json_out out = {.buf = buf};
-    size_t before = buf->len, size;
-    json_out_raw(&out, "\0\0\0\0\0\0\0\0{", 9); /* the length comes below */
-    json_out_put(&out, "%s:{\"dtype\":%s,\"shape\":", name, dtype_codes[tensor->dtype].safetensors);
-    document_shape(&out, tensor);
-    json_out_put(&out, ",\"data_offsets\":[0,%u]}}", blasd_tensor_bytes(tensor));
-    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) json_out_put(&out, " ");
-    if (out.failed) return false;
-    size = buf->len - before - 8;
-    for (size_t i = 0; i < 8; i++) buf->data[before + i] = (char)(unsigned char)(size >> (8 * i));
-    return true;
-}
-
 static bool write_head(const struct blasd_tensor *tensor, const char *name,
                        enum blasd_format format, struct blasd_buf *text) {
     struct json_out out = {.buf = text};
     if (format == BLASD_FORMAT_NPY) return npy_header(tensor, text) == 0;
-    if (format == BLASD_FORMAT_SAFETENSORS) return safetensors_one(tensor, name, text);
+    if (format == BLASD_FORMAT_SAFETENSORS) return safetensors_header_one(name, tensor, text) == 0;
     json_out_put(&out, "{");
     document_tensor(&out, tensor);
     json_out_put(&out, ",\"data\":");

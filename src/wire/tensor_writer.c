@@ -5,7 +5,6 @@
 
 #include "wire/sanitize.h"
 
-#include <stdio.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in memory");
@@ -15,8 +14,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-en
 
 static const char *field_of(char field[64], const char *name, size_t len) {
     char shown[BLASD_SANITIZED_MAX];
-    blasd_text_join(field, 64, "inputs.", blasd_sanitize(shown, name, len), NULL);
-    return field;
+    return blasd_input_field(field, blasd_sanitize(shown, name, len));
 }
 
 int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, size_t len,
@@ -93,8 +91,7 @@ static int look(struct blasd_tensor_writer *writer, const unsigned char *p, size
         at = blasd_tensor_first_nonfinite(blasd_dtype_part(input->tensor.dtype), p, (int64_t)n);
     if (at >= 0 && input->tensor.dtype == BLASD_bool) {
         char field[64];
-        snprintf(field, sizeof field, "inputs.%s", writer->to->name);
-        return blasd_fail(err, BLASD_E_invalid_tensor, field,
+        return blasd_fail(err, BLASD_E_invalid_tensor, blasd_input_field(field, writer->to->name),
                           "element %lld is the byte %u, and a bool is 0 or 1",
                           (long long)(writer->index + at), p[at]);
     }

@@ -172,10 +172,10 @@ static int take_part(struct running *running, const struct blasd_input *input,
                      struct blasd_tensor *from, const char *name, struct blasd_err *err) {
     struct blasd_reference slice = *input->reference;
     const struct blasd_tensor whole = *from;
-    char field[BLASD_NAME_MAX + 16];
+    char field[BLASD_INPUT_FIELD];
     uint64_t at;
     int code;
-    blasd_text_join(field, sizeof field, "inputs.", name, NULL);
+    blasd_input_field(field, name);
     code = blasd_reference_resolve(&slice, &whole, 0, from, &at, field, err);
     if (code != 0) return code;
     from->data = (unsigned char *)whole.data + at;

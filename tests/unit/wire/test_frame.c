@@ -268,9 +268,9 @@ static void a_full_buffer_stays_as_it_was(void **state) {
     any_record(&record);
     blasd_buf_init(&buf, 70);
     assert_int_equal(blasd_buf_puts(&buf, "before"), 0);
-    assert_int_equal(blasd_job_encode(&job, &buf, &err), -BLASD_E_internal_error);
-    assert_int_equal(err.code, BLASD_E_internal_error);
-    assert_int_equal(blasd_record_encode(&record, &buf, &err), -BLASD_E_internal_error);
+    assert_int_equal(blasd_job_encode(&job, &buf, &err), -BLASD_E_no_space);
+    assert_int_equal(err.code, BLASD_E_no_space);
+    assert_int_equal(blasd_record_encode(&record, &buf, &err), -BLASD_E_no_space);
     assert_int_equal(buf.len, 6);
     blasd_buf_release(&buf);
     blasd_job_release(&job);
