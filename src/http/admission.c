@@ -29,18 +29,12 @@ bool http_admission_suits(const struct http_exchange *exchange) {
 
 void http_admission_wait(struct http_exchange *exchange, bool again) {
     struct blasd_list *waiting = &exchange->home->admission.waiting;
-    blasd_list_add(again ? waiting : waiting->prev, &exchange->admission.node);
-    exchange->admission.waits = true;
-}
-
-void http_admission_leave(struct http_exchange *exchange) {
-    if (!exchange->admission.waits) return;
-    blasd_list_remove(&exchange->admission.node);
-    exchange->admission.waits = false;
+    if (http_exchange_enter(exchange, HTTP_AT_ADMISSION))
+        blasd_list_add(again ? waiting : waiting->prev, &exchange->admission);
 }
 
 static struct http_exchange *first_of(const struct http_loop *loop) {
-    return blasd_container_of(loop->admission.waiting.next, struct http_exchange, admission.node);
+    return blasd_container_of(loop->admission.waiting.next, struct http_exchange, admission);
 }
 
 static int64_t late_at(const struct http_loop *loop) {
@@ -78,10 +72,10 @@ static bool serve_first(struct http_loop *loop, int64_t now) {
     struct http_exchange *exchange = first_of(loop);
     bool may_refuse = can_spend(loop, now) || loop->admission.earned >= JOBS_A_REFUSAL;
     if (!exchange->route->jobs->admit(exchange, may_refuse && now >= late_at(loop))) return false;
-    if (exchange->answer.made)
-        count_refused(loop, now);
-    else
+    if (http_exchange_open(exchange))
         count_let_in(loop, now);
+    else
+        count_refused(loop, now);
     return true;
 }
 

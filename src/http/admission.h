@@ -20,25 +20,17 @@ struct http_loop;
 
 /* A loop's: who waits, and what may be refused. */
 struct http_admission {
-    struct blasd_list waiting; /* exchanges, by admission.node */
+    struct blasd_list waiting; /* exchanges, by `admission` */
     struct blasd_timer timer;
     int64_t spent_ns;
     int earned;
 };
 
-/* An exchange's place. */
-struct http_admission_place {
-    struct blasd_list node;
-    bool waits;
-};
-
 /* Whether the request is one that may wait: its body is small, and its length is known. */
 bool http_admission_suits(const struct http_exchange *exchange);
-/* The exchange, which is to be suspended, waits from now on, behind all others; `again`: it was
- * let in and found no room after all, so it goes to the front. */
+/* The exchange waits from now on, behind all others, until it enters another state; `again`: it
+ * was let in and found no room after all, so it goes to the front. */
 void http_admission_wait(struct http_exchange *exchange, bool again);
-/* Does nothing where the exchange does not wait here. */
-void http_admission_leave(struct http_exchange *exchange);
 /* Whether anybody waits. */
 bool http_admission_busy(const struct http_loop *loop);
 /* Lets in those for whom there is room and refuses those who have waited too long. In each turn

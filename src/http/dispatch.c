@@ -51,18 +51,19 @@ static bool is_stuck(struct http_exchange *exchange) {
 /* A body that has come to a standstill, or nearly. True where that is the end of it. */
 static bool is_cut_off(struct http_exchange *exchange) {
     struct blasd_err problem = {0};
-    if (exchange->complete) return false;
+    if (!http_body_coming(exchange)) return false;
     if (is_stuck(exchange))
         blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
                    "a chunk's own header is longer than the memory of a connection (limit "
                    "connection_bytes)");
     else if (!http_timeouts_body(exchange, &problem))
         return false;
-    if (exchange->upload != NULL && !exchange->answer.made) http_log_refused(exchange, &problem);
+    if (exchange->upload != NULL && http_exchange_open(exchange))
+        http_log_refused(exchange, &problem);
     http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
     exchange->answer.problem = problem;
     http_log_access(exchange, (unsigned)blasd_err_info(problem.code)->http_status);
-    exchange->client.closing = true;
+    http_exchange_abandon(exchange);
     return true;
 }
 
@@ -71,10 +72,11 @@ static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
 }
 
 void http_exchange_check(struct http_exchange *exchange) {
-    if (exchange->connection == NULL || exchange->client.closing) return;
-    if (exchange->held.parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
+    if (exchange->connection == NULL || exchange->state == HTTP_AT_GONE) return;
+    if (exchange->hold == HTTP_PARKED && waits_for(exchange, PARKED_NS))
+        http_exchange_suspend(exchange);
     if (is_cut_off(exchange) || exchange->client.watched) return;
-    if (exchange->held.suspended && waits_for(exchange, WATCH_AFTER_NS))
+    if (exchange->hold == HTTP_SUSPENDED && waits_for(exchange, WATCH_AFTER_NS))
         http_exchange_watch_waiting(exchange);
 }
 
@@ -258,7 +260,7 @@ static bool too_much_to_drain(const struct http_exchange *exchange) {
 /* What the route has left of a piece comes again, with what has come meanwhile, in the next turn:
  * resuming makes libmicrohttpd look at the connection then. */
 static size_t leave_rest(struct http_exchange *exchange) {
-    size_t left = exchange->answer.made ? 0 : exchange->body.left;
+    size_t left = http_exchange_open(exchange) ? exchange->body.left : 0;
     exchange->body.left = 0;
     if (left == 0) return 0;
     exchange->body.seen -= left;
@@ -272,7 +274,7 @@ static size_t leave_rest(struct http_exchange *exchange) {
 static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len,
                                  size_t *left) {
     exchange->body.seen += len;
-    if (!exchange->answer.made) {
+    if (http_exchange_open(exchange)) {
         exchange->body.refused_at = exchange->body.seen;
         if (exchange->route->body != NULL)
             exchange->route->body(exchange, bytes, len);
@@ -284,7 +286,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
     if (*left == 0 && exchange->body.seen != exchange->request.framing.content_length)
         exchange->home->turn.rest = true;
     http_count(&exchange->home->metrics->received_bytes, len - *left);
-    if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
+    if (http_exchange_open(exchange) || !too_much_to_drain(exchange)) return MHD_YES;
     http_close_with_problem(exchange->home, exchange->route, exchange->connection,
                             http_connection_fd(exchange->connection), &exchange->answer.problem);
     http_log_access(exchange, exchange->answer.status);
@@ -293,13 +295,13 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 }
 
 static enum MHD_Result finish(struct http_exchange *exchange) {
-    if (exchange->held.parked) return MHD_YES;
-    exchange->complete = true;
-    if (exchange->client.gone) return MHD_NO;
-    if (!exchange->answer.made && !exchange->running) {
-        exchange->running = true;
+    if (exchange->hold == HTTP_PARKED) return MHD_YES;
+    if (exchange->state == HTTP_AT_REFUSED) http_exchange_enter(exchange, HTTP_AT_ANSWERED);
+    if (exchange->state == HTTP_AT_BODY) {
+        http_exchange_enter(exchange,
+                            exchange->route->jobs == NULL ? HTTP_AT_WAITING : HTTP_AT_FETCHING);
         exchange->route->run(exchange);
-        if (!exchange->answer.made) {
+        if (http_exchange_open(exchange)) {
             http_exchange_await(exchange);
             return MHD_YES;
         }
@@ -326,7 +328,8 @@ void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *conne
         return NULL;
     http_close_with_problem(exchange->home, NULL, connection, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
-    exchange->client.closing = exchange->client.linger = exchange->complete = true;
+    exchange->client.linger = true;
+    http_exchange_abandon(exchange);
     return exchange;
 }
 
@@ -339,17 +342,19 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
         if (exchange == NULL) return MHD_NO;
         *context = exchange;
         begin(exchange, url, method, version);
+        http_exchange_enter(exchange, HTTP_AT_BODY); /* where it was not refused */
         if (exchange->request.framing.expects_continue)
             exchange->home->turn.more = true; /* and it says so */
         /* an answer given now closes the connection, so it waits for the end of a small body */
-        if (!exchange->answer.made || !has_body(exchange)) return MHD_YES;
+        if (http_exchange_open(exchange) || !has_body(exchange)) return MHD_YES;
         if (!exchange->request.framing.chunked && !exchange->request.framing.expects_continue &&
             exchange->request.framing.content_length <= DRAIN_BYTES)
             return MHD_YES;
-        exchange->client.linger = exchange->complete = true;
+        exchange->client.linger = true;
+        http_exchange_enter(exchange, HTTP_AT_ANSWERED);
         return send_answer(exchange);
     }
-    if (exchange->client.closing) return MHD_NO;
+    if (exchange->state == HTTP_AT_GONE) return MHD_NO;
     if (*upload_size > 0) {
         size_t len = *upload_size;
         *upload_size = 0;
@@ -367,6 +372,6 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     if (exchange->client.linger)
         http_lingering_close(exchange->home, http_connection_fd(connection));
     http_connection_asks(exchange->client.connection, NULL, blasd_loop_now(exchange->home->loop));
-    http_exchange_end(exchange,
-                      exchange->held.parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
+    http_exchange_end(exchange, exchange->hold == HTTP_PARKED &&
+                                    code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

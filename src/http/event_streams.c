@@ -50,7 +50,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max) {
     struct http_exchange *exchange = stream->exchange;
     size_t left = stream->text.len - stream->sent;
     (void)pos;
-    if (exchange->client.gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (exchange->state == HTTP_AT_GONE) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (left == 0 && stream->over) return MHD_CONTENT_READER_END_OF_STREAM;
     if (left == 0) {
         http_exchange_suspend(exchange);

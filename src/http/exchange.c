@@ -86,15 +86,15 @@ void http_exchange_unwatch(struct http_exchange *exchange) {
     exchange->client.watched = false;
 }
 
-static void unpark(struct http_exchange *exchange) {
-    if (exchange->held.parked) exchange->home->parking.count--;
-    exchange->held.parked = false;
+static void set_hold(struct http_exchange *exchange, enum http_hold hold) {
+    if (exchange->hold == HTTP_PARKED) exchange->home->parking.count--;
+    if (hold == HTTP_PARKED) exchange->home->parking.count++;
+    exchange->hold = hold;
 }
 
 void http_exchange_suspend(struct http_exchange *exchange) {
-    unpark(exchange);
     MHD_suspend_connection(exchange->connection);
-    exchange->held.suspended = true;
+    set_hold(exchange, HTTP_SUSPENDED);
 }
 
 /* Suspending takes the connection out of libmicrohttpd's epoll set, resuming
@@ -103,29 +103,27 @@ void http_exchange_suspend(struct http_exchange *exchange) {
  * every turn, which costs about a hundredth of that. What waits for long is suspended
  * (http_exchange_check), and so is what is more than turns of late have answers for. */
 void http_exchange_await(struct http_exchange *exchange) {
-    if (exchange->home->parking.count >= exchange->home->parking.most) {
+    if (exchange->home->parking.count >= exchange->home->parking.most)
         http_exchange_suspend(exchange);
-        return;
-    }
-    exchange->held.parked = true;
-    exchange->home->parking.count++;
+    else
+        set_hold(exchange, HTTP_PARKED);
 }
 
 void http_exchange_resume(struct http_exchange *exchange) {
-    http_admission_leave(exchange);
-    if (!exchange->held.parked && !exchange->held.suspended) return;
-    unpark(exchange);
+    if (exchange->hold == HTTP_RUNS) return;
     http_exchange_unwatch(exchange);
-    if (exchange->held.suspended) MHD_resume_connection(exchange->connection);
-    exchange->held.suspended = false;
+    if (exchange->hold == HTTP_SUSPENDED) MHD_resume_connection(exchange->connection);
+    set_hold(exchange, HTTP_RUNS);
     exchange->home->turn.resumed = true;
 }
 
+/* The client has left: an answer that is still to be made is not wanted any more. */
 static void leave(struct http_exchange *exchange) {
-    exchange->client.gone = true;
+    enum http_state before = exchange->state;
+    http_exchange_abandon(exchange);
     http_exchange_wait_end(exchange);
-    if (exchange->upload != NULL) exchange->route->jobs->gone(exchange);
-    http_exchange_resume(exchange);
+    if (exchange->upload != NULL && before <= HTTP_AT_WAITING)
+        exchange->route->jobs->gone(exchange, before == HTTP_AT_WAITING);
 }
 
 /* libmicrohttpd does not look at a suspended connection, so we do. */
@@ -158,29 +156,30 @@ void http_exchange_wait_end(struct http_exchange *exchange) {
 }
 
 void http_exchange_end(struct http_exchange *exchange, bool left) {
-    http_admission_leave(exchange);
+    bool taken = exchange->state == HTTP_AT_WAITING;
     http_exchange_wait_end(exchange);
     http_exchange_unwatch(exchange);
-    unpark(exchange);
-    exchange->held.suspended = false;
+    set_hold(exchange, HTTP_RUNS);
     exchange->client.connection = NULL;
     exchange->connection = NULL;
-    if (left && exchange->upload != NULL) exchange->route->jobs->gone(exchange);
+    left = left && http_exchange_open(exchange);
+    if (exchange->state != HTTP_AT_ANSWERED) http_exchange_enter(exchange, HTTP_AT_GONE);
+    if (left && exchange->upload != NULL) exchange->route->jobs->gone(exchange, taken);
     exchange->home->exchange_count--;
     http_uncount(&exchange->home->metrics->in_flight);
     if (exchange->pending == 0) exchange_free(exchange);
 }
 
 void http_exchange_abandon(struct http_exchange *exchange) {
-    exchange->client.gone = true;
+    http_exchange_enter(exchange, HTTP_AT_GONE);
     http_exchange_resume(exchange);
 }
 
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
                           struct MHD_Response *response) {
-    exchange->answer.made = true;
+    enum http_state to = http_body_coming(exchange) ? HTTP_AT_REFUSED : HTTP_AT_ANSWERED;
     http_exchange_wait_end(exchange);
-    if (exchange->connection == NULL || exchange->client.gone ||
+    if (!http_exchange_enter(exchange, to) || exchange->connection == NULL ||
         exchange->answer.response != NULL) {
         if (response != NULL) MHD_destroy_response(response);
         return;

@@ -25,6 +25,7 @@
 #include "http/placement.h"
 #include "http/request.h"
 #include "http/small_tensors.h"
+#include "http/state.h"
 #include "queue/front_queue.h"
 
 #include <microhttpd.h>
@@ -157,7 +158,8 @@ struct http_body_handlers {
     /* Of who waits for admission: takes the job in, or answers with a refusal; false where there is
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
-    void (*gone)(struct http_exchange *exchange); /* the client left before the answer */
+    /* The client left before the answer; `taken`: the queue has the job. */
+    void (*gone)(struct http_exchange *exchange, bool taken);
     void (*release)(struct http_exchange *exchange);
 };
 
@@ -204,7 +206,6 @@ struct http_answering {
     struct MHD_Response *response; /* until it is queued; owned */
     unsigned status;
     struct blasd_err problem; /* where the answer is a problem */
-    bool made;                /* or its making is under way */
     bool early;               /* libmicrohttpd would not take it yet */
     bool whole;               /* it has a body, which lies in memory */
     unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
@@ -232,9 +233,14 @@ struct http_client {
         *connection;              /* the connection's; borrowed, as long as that; may be NULL */
     struct blasd_watcher watcher; /* of its descriptor, while `watched` */
     bool watched;
-    bool gone;    /* it left while the connection was suspended */
-    bool linger;  /* closed with a body still coming */
-    bool closing; /* given up in mid-body */
+    bool linger; /* closed with a body still coming */
+};
+
+/* How libmicrohttpd is kept from the connection while the answer is awaited. */
+enum http_hold {
+    HTTP_RUNS,
+    HTTP_PARKED,   /* it asks for the answer in every turn */
+    HTTP_SUSPENDED /* it does not look at it */
 };
 
 /* Waiting for the job: waiters.c. */
@@ -255,13 +261,9 @@ struct http_exchange {
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
     bool foreign;                     /* an allowed page of another origin asks */
-    bool complete;                    /* the body has come, or is not wanted */
-    bool running;                     /* `run` was called */
     bool forgets;                     /* DELETE: the job was cancelled, and is to be forgotten */
-    struct {                          /* waits for its answer */
-        bool parked;                  /* which libmicrohttpd asks for in every turn */
-        bool suspended;               /* and libmicrohttpd does not look at it */
-    } held;
+    enum http_state state;            /* changed by http_exchange_enter alone */
+    enum http_hold hold;
     int pending; /* callbacks of the queue still to come */
     int64_t began_ns;
     struct blasd_account memory; /* that it holds; all is given back at its end */
@@ -278,9 +280,9 @@ struct http_exchange {
         bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
         uint64_t from, to, all;
     } wanted;
-    struct http_upload *upload; /* POST /jobs: upload.h; owned */
-    struct http_side *side;     /* owned; NULL: the route has none */
-    struct http_admission_place admission;
+    struct http_upload *upload;  /* POST /jobs: upload.h; owned */
+    struct http_side *side;      /* owned; NULL: the route has none */
+    struct blasd_list admission; /* its place among those that wait for room */
 };
 
 #define HTTP_ALL_OUTPUTS (-1)
@@ -319,11 +321,15 @@ void http_exchange_unwatch(struct http_exchange *exchange);
 /* Whether the client of an open exchange has left while nobody watched, which is then as if
  * somebody had. */
 bool http_exchange_left(struct http_exchange *exchange);
-/* The service ends: a suspended connection is resumed to be closed. */
+/* It is given up: the connection, which is resumed if it waited, is closed without an answer. */
 void http_exchange_abandon(struct http_exchange *exchange);
 /* Whether anybody still waits for an answer. */
 static inline bool http_exchange_open(const struct http_exchange *exchange) {
-    return exchange->connection != NULL && !exchange->client.gone && !exchange->answer.made;
+    return exchange->state <= HTTP_AT_WAITING;
+}
+/* Whether bytes of the body may still come, wanted or not. */
+static inline bool http_body_coming(const struct http_exchange *exchange) {
+    return exchange->state <= HTTP_AT_BODY || exchange->state == HTTP_AT_REFUSED;
 }
 /* The queue, over the connections of the exchange's loop. */
 static inline struct blasd_front_queue *http_queue(const struct http_exchange *exchange) {

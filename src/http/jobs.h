@@ -12,7 +12,7 @@ void http_jobs_post_run(struct http_exchange *exchange);
 bool http_jobs_post_admit(struct http_exchange *exchange, bool late);
 void http_jobs_post_release(struct http_exchange *exchange);
 /* jobs_submit.c: cancels what nobody can fetch any more. */
-void http_jobs_post_gone(struct http_exchange *exchange);
+void http_jobs_post_gone(struct http_exchange *exchange, bool taken);
 
 /* jobs_get.c */
 void http_jobs_get(struct http_exchange *exchange);

@@ -424,6 +424,7 @@ static int resolve(struct http_upload *upload, struct blasd_job *read, struct bl
         blasd_intake_free(upload->intake);
         upload->intake = NULL;
     }
+    http_exchange_enter(upload->exchange, HTTP_AT_RESOLVING);
     return http_references_resolve(upload, on_resolved, err);
 }
 
@@ -529,6 +530,7 @@ static void let_in(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = open_intake(upload, &err);
+    http_exchange_enter(exchange, HTTP_AT_FETCHING);
     if (rc == 0 && upload->body.len > 0)
         rc = feed(upload, upload->body.data, upload->body.len, &err);
     if (rc == 0)
@@ -541,7 +543,6 @@ bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
     struct blasd_err err = {0};
     int rc = http_upload_find_room(exchange->upload, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
-    http_admission_leave(exchange);
     if (rc != 0)
         refuse(exchange, &err);
     else if (exchange->upload->job != NULL)

@@ -112,12 +112,10 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
     http_exchange_release(exchange);
 }
 
-void http_jobs_post_gone(struct http_exchange *exchange) {
+void http_jobs_post_gone(struct http_exchange *exchange, bool taken) {
     struct http_upload *upload = exchange->upload;
     http_remote_inputs_cancel(upload->elsewhere.remote);
-    if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
-        exchange->request.idempotency_key != NULL)
-        return;
+    if (!taken || !(upload->wait_s > 0) || exchange->request.idempotency_key != NULL) return;
     http_exchange_hold(exchange);
     blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id, false,
                              on_cancelled, exchange);
@@ -188,19 +186,19 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
         if (!back_to_admission(exchange, err) && http_exchange_open(exchange))
             http_reply_problem(exchange, err);
     } else {
-        upload->submitted = true;
+        bool open = http_exchange_enter(exchange, HTTP_AT_WAITING);
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
         http_audit_job(exchange, repeated);
-        if (exchange->connection == NULL || exchange->client.gone)
-            http_jobs_post_gone(exchange);
-        else if (exchange->answer.made)
+        if (exchange->state == HTTP_AT_GONE)
+            http_jobs_post_gone(exchange, true);
+        else if (!open)
             ; /* it ended before we heard that it was queued */
         else if (!(upload->wait_s > 0) && !repeated)
             answer_queued(upload);
         else if (!(upload->wait_s > 0) || (exchange->wait.time_up && !http_exchange_left(exchange)))
             http_jobs_fetch(exchange);
     }
-    if (!exchange->admission.waits) blasd_buf_release(&upload->body);
+    if (exchange->state != HTTP_AT_ADMISSION) blasd_buf_release(&upload->body);
     http_exchange_release(exchange);
 }
 
@@ -250,6 +248,7 @@ static int write_frame(struct http_upload *upload, const struct blasd_job *job,
 
 static void submit(struct http_upload *upload, const struct blasd_submission *submission) {
     struct http_exchange *exchange = upload->exchange;
+    http_exchange_enter(exchange, HTTP_AT_SUBMITTED);
     http_exchange_hold(exchange);
     exchange->home->submitting++;
     if (submission->waiter != NULL) http_wait_begin(exchange, upload->wait_s);

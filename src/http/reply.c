@@ -246,7 +246,7 @@ void http_audit_job(const struct http_exchange *exchange, bool repeated) {
 
 /* Whether a job was taken, whatever its answer is. */
 static bool took_job(const struct http_exchange *exchange) {
-    return exchange->upload != NULL && exchange->upload->submitted;
+    return exchange->upload != NULL && exchange->state >= HTTP_AT_WAITING;
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */

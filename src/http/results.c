@@ -279,7 +279,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
         context->blob = *blob;
         blob->store = NULL; /* it is ours now */
     }
-    if (exchange->connection == NULL || exchange->client.gone) {
+    if (exchange->connection == NULL || exchange->state == HTTP_AT_GONE) {
         context_free(context);
     } else if (err != NULL) {
         context_free(context);
@@ -306,7 +306,7 @@ void http_result_tensor(struct http_exchange *exchange, const struct blasd_store
     exchange->wanted.ranges = true;
     exchange->wanted.output = 0;
     snprintf(name, sizeof name, "%s.in", tensor->id);
-    exchange->answer.made = true;
+    http_exchange_enter(exchange, HTTP_AT_ANSWERED);
     http_exchange_hold(exchange);
     blasd_front_queue_blob_get(http_queue(exchange), name, blasd_stored_bytes(tensor->bytes),
                                on_blob, context);
@@ -321,7 +321,7 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
     }
     snprintf(name, sizeof name, "%s.out", record->id);
     http_exchange_wait_end(exchange);
-    exchange->answer.made = true;
+    http_exchange_enter(exchange, HTTP_AT_ANSWERED);
     http_exchange_hold(exchange);
     blasd_front_queue_blob_get(http_queue(exchange), name, record->payload_bytes, on_blob, context);
 }

@@ -66,8 +66,8 @@ void http_cut_off(struct http_loop *loop, const struct http_route *route,
 static int cut_rank(const struct http_connection *connection) {
     const struct http_exchange *exchange = connection->exchange;
     if (connection->closing) return -1;
-    if (exchange == NULL || !exchange->complete) return 0;
-    return exchange->answer.made ? 1 : -1;
+    if (exchange == NULL || http_body_coming(exchange)) return 0;
+    return http_exchange_open(exchange) ? -1 : 1;
 }
 
 static uint32_t crowd_of(const struct http_loop *loop, const struct http_connection *connection) {
@@ -96,7 +96,7 @@ bool http_timeouts_make_room(void *arg, uint64_t own) {
             cut--;
             loop->acceptor.cut++;
             connection->cut = connection->closing = true;
-            if (connection->exchange != NULL) connection->exchange->client.closing = true;
+            if (connection->exchange != NULL) http_exchange_abandon(connection->exchange);
             close_now(connection->mhd, http_connection_fd(connection->mhd));
         }
     return true;
@@ -150,7 +150,7 @@ static void drop_left(struct http_connection *const *connections, const struct p
             continue;
         }
         connection->closing = true;
-        if (exchange != NULL) exchange->client.closing = true;
+        if (exchange != NULL) http_exchange_abandon(exchange);
         close_now(connection->mhd, sockets[i].fd);
     }
 }
@@ -162,7 +162,8 @@ static void check_left(struct http_loop *loop) {
     int count = 0;
     BLASD_LIST_EACH(node, &loop->connections) {
         struct http_connection *connection = blasd_container_of(node, struct http_connection, node);
-        if (connection->closing || (connection->exchange != NULL && connection->exchange->complete))
+        if (connection->closing ||
+            (connection->exchange != NULL && !http_body_coming(connection->exchange)))
             continue;
         connections[count] = connection;
         sockets[count++] =

@@ -31,9 +31,8 @@ struct http_upload {
         struct blasd_err lost; /* why what it refers to cannot be found, where it may be the request
                                 * of an earlier job all the same */
     } references;
-    char *notify;   /* a URL, checked, that is told of its end; owned; NULL: none */
-    bool submitted; /* the queue has the job */
-    bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
+    char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
+    bool held;    /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job
         *job; /* owned: read, checked and waiting for admission all the same; else NULL */

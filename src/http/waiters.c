@@ -49,9 +49,8 @@ void http_wait_begin(struct http_exchange *exchange, double seconds) {
 
 /* Where the submission is still under way, that sees to it. */
 void http_wait_time_up(struct http_exchange *exchange) {
-    bool submitted = exchange->upload == NULL || exchange->upload->submitted;
     exchange->wait.time_up = true;
-    if (!exchange->wait.begun || !http_exchange_open(exchange) || !submitted) return;
+    if (!exchange->wait.begun || exchange->state != HTTP_AT_WAITING) return;
     if (!http_exchange_left(exchange)) http_jobs_fetch(exchange); /* short waits are not watched */
 }
 

@@ -33,12 +33,11 @@ static bool admit(struct http_exchange *exchange, bool late) {
     if (!room && !late) return false;
     /* nobody overtakes */
     assert_ptr_equal(exchange, &at.exchanges[at.let_in + at.refused]);
-    http_admission_leave(exchange);
+    http_exchange_enter(exchange, room ? HTTP_AT_SUBMITTED : HTTP_AT_ANSWERED);
     if (room) {
         at.room--;
         at.let_in++;
     } else {
-        exchange->answer.made = true;
         at.refused++;
     }
     return true;
@@ -60,6 +59,7 @@ static int set_up(void **state) {
     for (int i = 0; i < MANY; i++) {
         at.exchanges[i].home = &at.loop;
         at.exchanges[i].route = &route;
+        at.exchanges[i].state = HTTP_AT_FETCHING;
         at.exchanges[i].began_ns = at.began_ns - INT64_C(1000000000);
         http_admission_wait(&at.exchanges[i], false);
     }
@@ -128,7 +128,7 @@ static void test_nobody_is_refused_early(void **state) {
     turn(10);
     assert_int_equal(at.let_in, 10);
     assert_int_equal(at.refused, 0);
-    assert_ptr_equal(at.loop.admission.waiting.next, &at.exchanges[10].admission.node);
+    assert_ptr_equal(at.loop.admission.waiting.next, &at.exchanges[10].admission);
     assert_true(at.loop.admission.timer.slot != 0);
 }
 
