@@ -266,7 +266,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
-    struct supervised_blobs kept = {.mark = -1};
+    struct supervised_blobs kept = {.spec = NULL};
     struct supervisor up = {.common = common,
                             .blobs = &kept,
                             .listeners = &listeners,
@@ -289,7 +289,6 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (own_redis && private_redis_init(&redis, dir, &how, err) != 0) return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
-    blob_dir_remove_stale();
     if (own_blobs) {
         blob_dir_restore(blobs, dir);
         common->blobs = blobs;
@@ -305,11 +304,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         return status;
     if (access_check(&settings->access, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
-    if (own_blobs)
-        kept = (struct supervised_blobs){.spec = blobs,
-                                         .dir = dir,
-                                         .mark = blob_dir_mark(blobs, dir),
-                                         .inode = blob_dir_inode(blobs)};
+    if (own_blobs) {
+        blob_dir_keep_token(blobs, dir);
+        kept = (struct supervised_blobs){.spec = blobs, .dir = dir, .inode = blob_dir_inode(blobs)};
+    }
     if (!own_redis) {
         struct blasd_queue_options queue = common_queue(common);
         queue.store = up.store;
@@ -331,7 +329,6 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (own_blobs) blob_dir_remove_empty(blobs);
     if (own_blobs && settings->temporary) data_dir_remove_tree(blobs + strlen("dir:"));
 done:
-    if (kept.mark >= 0) close(kept.mark);
     blasd_store_free(up.store);
     listeners_close(&listeners);
     listeners_remove(&listeners);

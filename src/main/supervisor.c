@@ -313,8 +313,7 @@ static void blobs_due(struct blasd_timer *timer) {
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + (there ? BLOBS_NS : BLOBS_AGAIN_NS));
     if (!there || blob_dir_inode(blobs->spec) == blobs->inode) return;
     blobs->inode = blob_dir_inode(blobs->spec);
-    if (blobs->mark >= 0) close(blobs->mark);
-    blobs->mark = blob_dir_mark(blobs->spec, blobs->dir);
+    blob_dir_keep_token(blobs->spec, blobs->dir);
     blasd_log(BLASD_LOG_WARN,
               "%s was removed, and is made anew; all parts start again. Where systemd does that at "
               "logout, set RemoveIPC=no or run blasd as a service",

@@ -43,7 +43,6 @@ struct supervised_blobs {
     /* borrowed; NULL: it is somebody else's */
     const char *spec;
     const struct data_dir *dir;
-    int mark; /* owned; -1: none */
     ino_t inode;
     struct blasd_timer look;
     struct supervisor *up; /* the supervisor's to set */
