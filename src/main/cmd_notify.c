@@ -1,12 +1,11 @@
-/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next:
- * webhook_lanes.h, webhook_send.h, ../queue/webhooks.h. */
+/* `blasd notify`: delivers the webhooks of jobs that have ended. Read next: webhook_queue.h,
+ * webhook_send.h, ../queue/webhooks.h. */
 #include "base/clock.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/confine.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
-#include "main/webhook_lanes.h"
 #include "main/webhook_send.h"
 
 #include <stdio.h>
@@ -33,8 +32,8 @@ static const char notes[] =
 #define LOOK_NS (200 * BLASD_MS)
 #define CARE_NS (1000 * BLASD_MS) /* between signs of life, and looks at the file */
 #define TURN_MS 50
-#define READ_MOST 1000 /* entries at one time */
-#define REQUESTS (WEBHOOK_LANES * WEBHOOK_EACH)
+#define READ_MOST 1000  /* entries at one time */
+#define CONNECTIONS 64L /* that are kept open */
 
 struct settings {
     struct common_options common;
@@ -66,9 +65,8 @@ static int parse(struct settings *settings, int argc, char **argv) {
 /* What it works with. */
 struct work {
     struct blasd_webhooks *queue; /* owned, as all here */
-    struct webhook_lanes lanes;
-    struct webhook_sender *sender;
-    struct blasd_signer *signer;
+    struct webhook_queues queues;
+    struct webhook_sender sender;
     int64_t life_s;           /* after its job's end a webhook is given up */
     int64_t look_ns, care_ns; /* when each is due */
     bool unavailable;         /* Redis is, and that was said */
@@ -86,12 +84,12 @@ static void note_redis(struct work *work, int code, const struct blasd_err *err)
 
 static void forget(void *arg) {
     struct work *work = arg;
-    webhook_lanes_forget(&work->lanes);
+    webhook_queues_forget(&work->queues);
 }
 
 static void add(void *arg, const struct blasd_webhook *webhook) {
     struct work *work = arg;
-    if (webhook_lanes_add(&work->lanes, webhook) != 0)
+    if (webhook_queues_add(&work->queues, webhook) != 0)
         blasd_log(BLASD_LOG_ERROR, "no memory for a webhook: it waits for the next start");
 }
 
@@ -107,36 +105,48 @@ static void look(struct work *work, int64_t now) {
 }
 
 /* Tells what became of a webhook. What Redis did not hear of counts as failed: it is sent again. */
-static void over(void *arg, void *of, enum blasd_webhook_outcome outcome, int asked_s) {
-    struct work *work = arg;
-    struct webhook_hook *hook = of;
+static void over(struct work *work, struct webhook_hook *hook, enum blasd_webhook_outcome outcome,
+                 int asked_s) {
     int64_t now_us = blasd_webhooks_now_us(work->queue);
     struct blasd_err err = {0};
     if (outcome == BLASD_WEBHOOK_FAILED && (now_us - hook->ended_us) / 1000000 >= work->life_s)
         outcome = BLASD_WEBHOOK_GIVEN_UP;
     if (outcome == BLASD_WEBHOOK_GIVEN_UP)
-        blasd_log(BLASD_LOG_WARN, "a webhook for %s was given up", webhook_lane_name(hook->lane));
+        blasd_log(BLASD_LOG_WARN, "a webhook for %s was given up", webhook_queue_name(hook->queue));
     if (!work->unavailable)
         note_redis(work, blasd_webhooks_done(work->queue, hook->entry, outcome, &err), &err);
-    webhook_lanes_over(&work->lanes, hook, work->unavailable || outcome == BLASD_WEBHOOK_FAILED,
-                       asked_s, now_us);
+    webhook_queues_over(&work->queues, hook, work->unavailable || outcome == BLASD_WEBHOOK_FAILED,
+                        asked_s, now_us);
 }
 
-/* Begins what is due. */
-static void begin(struct work *work) {
-    struct webhook_hook *hook;
+/* Begins the request of a hook that is under way, or says that it is over. */
+static void begin(struct work *work, struct webhook_hook *hook) {
     struct blasd_webhook webhook;
     struct blasd_err err = {0};
-    while (!work->unavailable && work->lanes.running_count < REQUESTS &&
-           (hook = webhook_lanes_next(&work->lanes, blasd_webhooks_now_us(work->queue))) != NULL) {
-        int code = blasd_webhooks_get(work->queue, hook->entry, &webhook, &err);
-        note_redis(work, code, &err);
-        if (code > 0)
-            webhook_sender_begin(work->sender, &webhook, hook);
-        else /* it is gone, or Redis is */
-            over(work, hook, code == 0 ? BLASD_WEBHOOK_GIVEN_UP : BLASD_WEBHOOK_FAILED, 0);
-        blasd_webhook_release(&webhook);
+    int code = blasd_webhooks_get(work->queue, hook->entry, &webhook, &err);
+    note_redis(work, code, &err);
+    if (code <= 0) /* it is gone, or Redis is */
+        over(work, hook, code == 0 ? BLASD_WEBHOOK_GIVEN_UP : BLASD_WEBHOOK_FAILED, 0);
+    else if (webhook_send(&work->sender, &webhook, hook, &err) != 0) {
+        blasd_log(BLASD_LOG_WARN, "the webhook of job %s cannot be sent: %s", webhook.id,
+                  err.detail);
+        over(work, hook, BLASD_WEBHOOK_FAILED, 0);
     }
+    blasd_webhook_release(&webhook);
+}
+
+/* Begins what is due, and takes what has ended, waiting up to TURN_MS for it. */
+static void turn(struct work *work) {
+    enum blasd_webhook_outcome outcome;
+    struct webhook_hook *hook;
+    int left, asked_s;
+    while (!told_to_end() && !work->unavailable &&
+           (hook = webhook_queues_next(&work->queues, blasd_webhooks_now_us(work->queue))) != NULL)
+        begin(work, hook);
+    curl_multi_poll(work->sender.multi, NULL, 0, TURN_MS, NULL);
+    curl_multi_perform(work->sender.multi, &left);
+    while ((hook = webhook_sent(&work->sender, &outcome, &asked_s)) != NULL)
+        over(work, hook, outcome, asked_s);
 }
 
 static void care(struct work *work, int64_t now) {
@@ -144,18 +154,17 @@ static void care(struct work *work, int64_t now) {
     if (now < work->care_ns) return;
     work->care_ns = now + CARE_NS;
     child_tell_alive(NULL);
-    if (blasd_signer_refresh(work->signer, &err) != 0)
+    if (blasd_signer_refresh(work->sender.signer, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "the webhooks' secrets stay as they were: %s", err.detail);
 }
 
 /* Told to end, it ends once the webhooks on their way have been answered. */
 static void go_on(struct work *work) {
-    while (!told_to_end() || work->lanes.running_count > 0) {
+    while (!told_to_end() || work->queues.running_count > 0) {
         int64_t now = blasd_clock_ns();
         care(work, now);
         look(work, now);
-        if (!told_to_end()) begin(work);
-        webhook_sender_turn(work->sender, TURN_MS);
+        turn(work);
     }
 }
 
@@ -171,44 +180,46 @@ static void give_up_rights(const struct settings *settings) {
 static int open_work(const struct settings *settings, const struct blasd_queue_options *queue,
                      const struct blasd_outgoing *outgoing, struct work *work,
                      struct blasd_err *err) {
-    struct webhook_options options = {
-        .outgoing = outgoing, .prices = settings->common.prices, .over = over, .arg = work};
-    int code = blasd_signer_open(settings->secrets, &work->signer, err);
+    int code;
+    work->sender.outgoing = outgoing;
+    work->sender.prices = settings->common.prices;
+    code = blasd_signer_open(settings->secrets, &work->sender.signer, err);
     if (code == 0) code = blasd_webhooks_open(queue, &work->queue, err);
     if (code != 0) return code;
-    options.signer = work->signer;
-    webhook_lanes_init(&work->lanes);
     work->life_s = (int64_t)settings->common.limits.webhook_s;
     curl_global_init(CURL_GLOBAL_DEFAULT);
     give_up_rights(settings);
-    work->sender = webhook_sender_new(&options, REQUESTS);
-    return work->sender != NULL ? 0 : blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    work->sender.multi = curl_multi_init();
+    if (work->sender.multi == NULL) return blasd_no_memory(err);
+    curl_multi_setopt(work->sender.multi, CURLMOPT_MAXCONNECTS, CONNECTIONS);
+    return 0;
 }
 
 static void close_work(struct work *work) {
-    webhook_sender_free(work->sender);
-    if (work->sender != NULL) webhook_lanes_release(&work->lanes);
+    BLASD_LIST_EACH(node, &work->queues.running)
+    webhook_cut(&work->sender, blasd_container_of(node, struct webhook_hook, node));
+    webhook_queues_release(&work->queues);
+    if (work->sender.multi != NULL) curl_multi_cleanup(work->sender.multi);
     blasd_webhooks_free(work->queue);
-    blasd_signer_free(work->signer);
+    blasd_signer_free(work->sender.signer);
 }
 
 static int run(const struct settings *settings) {
     struct blasd_queue_options queue = common_queue(&settings->common);
     struct blasd_outgoing *outgoing = NULL;
     struct blasd_err err = {0};
-    struct work *work = calloc(1, sizeof *work);
-    int code = work == NULL ? blasd_fail(&err, BLASD_E_out_of_memory, "", "no memory") : 0;
-    if (code == 0) code = common_outgoing(&settings->common, &outgoing, &err);
-    if (code == 0) code = open_work(settings, &queue, outgoing, work, &err);
+    struct work work = {.queue = NULL};
+    int code = common_outgoing(&settings->common, &outgoing, &err);
+    webhook_queues_init(&work.queues);
+    if (code == 0) code = open_work(settings, &queue, outgoing, &work, &err);
     if (code == 0) {
         if (!child_tell_ready()) {
             puts("ready");
             fflush(stdout);
         }
-        go_on(work);
+        go_on(&work);
     }
-    if (work != NULL) close_work(work);
-    free(work);
+    close_work(&work);
     blasd_outgoing_free(outgoing);
     if (code == 0) return BLASD_EXIT_OK;
     blasd_log(BLASD_LOG_ERROR, "%s", err.detail);

@@ -1,5 +1,5 @@
 /* The stream of webhooks that are to be delivered, for the one process that delivers them: an index
- * of what is there, the text of each, and what became of it. Read next: ../main/webhook_lanes.h. */
+ * of what is there, the text of each, and what became of it. Read next: ../main/webhook_queue.h. */
 #ifndef BLASD_QUEUE_WEBHOOKS_H
 #define BLASD_QUEUE_WEBHOOKS_H
 
