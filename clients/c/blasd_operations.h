@@ -127,9 +127,9 @@ static inline struct blasd_request blasd_eigh_request(const struct blasd_eigh *o
 struct blasd_factor {
     /* (n, n). The coefficients: one matrix. */
     const struct blasd_array *a;
-    /* What a is known to be, as for solve: symmetric, hermitian and positive_definite read the
-     * upper triangle and warn where the other differs. One of general, symmetric,
-     * positive_definite, hermitian. Default: general. */
+    /* The structure of a, as for solve: symmetric, hermitian and positive_definite read the upper
+     * triangle and warn where the other differs. One of general, symmetric, positive_definite,
+     * hermitian. Default: general. */
     const char *assume_a;
 };
 static inline struct blasd_request blasd_factor_request(const struct blasd_factor *of,
@@ -174,8 +174,8 @@ struct blasd_matmul {
     /* (..., k, n) or (k,). The right factor. A vector is one column, and the result then has no
      * columns' dimension. */
     const struct blasd_array *b;
-    /* broadcasts to (..., m, n); may be NULL. What is added, times beta. With beta 0 it is not
-     * read. */
+    /* broadcasts to (..., m, n); may be NULL. The matrix that is added, times beta. With beta 0 it
+     * is not read. */
     const struct blasd_array *c;
     /* Swap the last two dimensions of a; nothing for a vector. Default: false. */
     const bool *transpose_a;
@@ -240,8 +240,8 @@ static inline struct blasd_request blasd_qr_request(const struct blasd_qr *of,
 struct blasd_regression {
     /* (..., n, p). Observations, one a row, of p features. */
     const struct blasd_array *x;
-    /* (..., n) or (..., n, t). What is to be explained: one target (one dimension less than x), or
-     * t of them. Leading dimensions broadcast against those of x. */
+    /* (..., n) or (..., n, t). The dependent variable: one target (one dimension less than x), or t
+     * of them. Leading dimensions broadcast against those of x. */
     const struct blasd_array *y;
     /* (..., n); may be NULL. Weights of the observations. */
     const struct blasd_array *sample_weight;
@@ -331,10 +331,10 @@ struct blasd_solve {
     /* (n,) or (..., n, k). The right-hand sides. One dimension: one vector, for every matrix of a.
      * More: each matrix holds k right-hand sides as its columns. */
     const struct blasd_array *b;
-    /* (m, n); may be NULL. Instead of a: what the operation factor made of it. The results are
+    /* (m, n); may be NULL. Replaces a: the output of the operation factor for a. The results are
      * those of a, bit for bit, at the cost of the substitutions; assume_a is the factor's. */
     const struct blasd_array *factor;
-    /* What a is known to be. symmetric, hermitian (of real matrices the same) and positive_definite
+    /* The structure of a. symmetric, hermitian (of real matrices the same) and positive_definite
      * (of complex ones hermitian too) read the upper triangle alone and warn where the other
      * differs; lower_triangular and upper_triangular take the other triangle as zeros. One of
      * general, symmetric, positive_definite, lower_triangular, upper_triangular, hermitian.

@@ -38,7 +38,7 @@ struct blasd_err;
       "longer is ended (0: no limit)")                                                             \
     X(graph_steps, 1000, 1, 2000, "steps", "most steps of a graph")                                \
     X(graph_depth, 1000, 1, 2000, "steps",                                                         \
-      "most steps of a graph that follow each other, each reading what the one before it made")    \
+      "longest chain of steps of a graph, each of which reads an output of the step before it")    \
     X(graph_tensors, 7, 0, 7, "tensors",                                                           \
       "most tensors that are kept, and outputs of other jobs, that the steps of a graph read")     \
     X(graph_results, 40, 0, 40, "outputs", "most outputs that a graph gives as its results")       \
@@ -52,7 +52,7 @@ struct blasd_err;
       "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \
     X(disk_reserve_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                        \
       "free space below which `blasd up` takes no more jobs, on the disk of --data; half as much " \
-      "is held for what is queued (0: a 16th of the disk, from 8M to 128M)")                       \
+      "is reserved for queued jobs (0: a 16th of the disk, from 8M to 128M)")                      \
     X(ready_workers, 1, 0, 1000000, "workers",                                                     \
       "live workers below which /health/ready says no; with 0 jobs for a class without any wait, " \
       "too, where workers are started as work comes")                                              \
@@ -66,8 +66,8 @@ struct blasd_err;
       "how long they have for that; then the answer is 503, though the job may run")               \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store): those promised by an answer "   \
-      "202 stay for their time; room for those of queued jobs is reserved, and where there is "    \
-      "none new jobs are refused; with keys a tenant has at most as much as is left free")         \
+      "202 stay for their time; room for those of queued jobs is reserved, and new jobs are "      \
+      "rejected when it is used up; with keys a tenant gets at most as much as is still free")     \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
       "results of waited-for jobs (0: a 64th of the blob store): if a tenant leaves less than "    \
       "half of it free, its next results stay for less time, 2 s at the least")                    \
@@ -97,9 +97,8 @@ struct blasd_err;
     X(webhook_s, 86400, 1, 2592000, "seconds",                                                     \
       "how long after its job's end a webhook is tried again")                                     \
     X(ended_jobs, 0, 0, 100000000, "jobs",                                                         \
-      "jobs that have ended of which the stream {QUEUE}:ended in Redis tells what they used, "     \
-      "about "                                                                                     \
-      "the last so many (0: none is written)")                                                     \
+      "about how many ended jobs the Redis stream {QUEUE}:ended keeps, each with its use of "      \
+      "resources (0: the stream is not written)")                                                  \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \
@@ -119,24 +118,23 @@ struct blasd_err;
       "streams of GET /events that one front end holds open; with keys a quarter of them for one " \
       "tenant")                                                                                    \
     X(event_rate, 2000, 1, 1000000, "events a second",                                             \
-      "events that one stream is sent; who falls behind loses some, and is told so")               \
+      "events that one stream is sent; a slow reader loses some, and the stream says how many")    \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \
       "lost) may go on before its worker ends itself")                                             \
     X(drain_s, 20, 1, 86400, "seconds",                                                            \
-      "how long a worker that was told to end lets the jobs in hand compute before they go back "  \
+      "how long running jobs of a worker that drains may compute before they go back "             \
       "to the queue")                                                                              \
     X(silence_s, 10, 2, 86400, "seconds",                                                          \
       "how long the front end, a worker or the private Redis may give no sign of life before "     \
       "`blasd up` replaces it; a worker whose loop stands still for three times as long ends "     \
       "itself")                                                                                    \
     X(log_jobs, 20, 0, 1000000, "lines a second",                                                  \
-      "lines that a process logs about refused, failed and cancelled jobs; what is left out is "   \
+      "lines that a process logs about refused, failed and cancelled jobs; further lines are "     \
       "counted")                                                                                   \
     X(otlp_spans, 8192, 16, 10000000, "spans",                                                     \
-      "spans that wait to be sent (--otlp); what comes while they are so many is dropped, and "    \
-      "counted")                                                                                   \
+      "spans that wait to be sent (--otlp); further spans are dropped and counted")                \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \
     X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \

@@ -32,7 +32,7 @@
       "Remove columns, or use a penalty.")                                                         \
     X(13, rank_truncated, "The parameter rcond left out singular values",                          \
       "Lower rcond to keep them.")                                                                 \
-    X(14, ill_conditioned, "Rounding of what was sent leaves few correct digits",                  \
+    X(14, ill_conditioned, "The rounding of the inputs leaves few correct digits",                 \
       "Send more digits, remove columns, or set rcond.")                                           \
     X(15, no_degrees_of_freedom, "A fit has as many coefficients as observations",                 \
       "Send more observations, or remove columns.")                                                \

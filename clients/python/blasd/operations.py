@@ -175,9 +175,8 @@ class Operations:
         take factors.
 
         a: The coefficients: one matrix. Shape (n, n).
-        assume_a: What a is known to be, as for solve: symmetric, hermitian and positive_definite read the upper
-            triangle and warn where the other differs. One of general, symmetric, positive_definite, hermitian. Default:
-            general.
+        assume_a: The structure of a, as for solve: symmetric, hermitian and positive_definite read the upper triangle
+            and warn where the other differs. One of general, symmetric, positive_definite, hermitian. Default: general.
 
         options: as run takes them.
         """
@@ -224,7 +223,7 @@ class Operations:
         a: The left factor. A vector is one row, and the result then has no rows' dimension. Shape (..., m, k) or (k,).
         b: The right factor. A vector is one column, and the result then has no columns' dimension. Shape (..., k, n) or
             (k,).
-        c: What is added, times beta. With beta 0 it is not read. Shape broadcasts to (..., m, n).
+        c: The matrix that is added, times beta. With beta 0 it is not read. Shape broadcasts to (..., m, n).
         transpose_a: Swap the last two dimensions of a; nothing for a vector. Default: false.
         transpose_b: Swap the last two dimensions of b; nothing for a vector. Default: false.
         alpha: Factor of the product. Default: 1.
@@ -290,7 +289,7 @@ class Operations:
         a CPU. x, y and sample_weight may hold NaN and infinities then: they spoil their group alone.
 
         x: Observations, one a row, of p features. Shape (..., n, p).
-        y: What is to be explained: one target (one dimension less than x), or t of them. Leading dimensions broadcast
+        y: The dependent variable: one target (one dimension less than x), or t of them. Leading dimensions broadcast
             against those of x. Shape (..., n) or (..., n, t).
         sample_weight: Weights of the observations. Shape (..., n).
         row_splits: Many fits in one job: rows row_splits[i] up to row_splits[i + 1] of x, y and sample_weight are group
@@ -350,11 +349,11 @@ class Operations:
         a: The coefficients: one matrix or a stack of them. Without it `factor` is required. Shape (..., n, n).
         b: The right-hand sides. One dimension: one vector, for every matrix of a. More: each matrix holds k right-hand
             sides as its columns. Shape (n,) or (..., n, k).
-        factor: Instead of a: what the operation factor made of it. The results are those of a, bit for bit, at the cost
-            of the substitutions; assume_a is the factor's. Shape (m, n).
-        assume_a: What a is known to be. symmetric, hermitian (of real matrices the same) and positive_definite (of
-            complex ones hermitian too) read the upper triangle alone and warn where the other differs; lower_triangular
-            and upper_triangular take the other triangle as zeros. One of general, symmetric, positive_definite,
+        factor: Replaces a: the output of the operation factor for a. The results are those of a, bit for bit, at the
+            cost of the substitutions; assume_a is the factor's. Shape (m, n).
+        assume_a: The structure of a. symmetric, hermitian (of real matrices the same) and positive_definite (of complex
+            ones hermitian too) read the upper triangle alone and warn where the other differs; lower_triangular and
+            upper_triangular take the other triangle as zeros. One of general, symmetric, positive_definite,
             lower_triangular, upper_triangular, hermitian. Default: general.
         transposed: Solve with the transpose of a. Default: false.
         refinement: auto and extended: the solution is refined with residuals in twice the precision, for as long as
