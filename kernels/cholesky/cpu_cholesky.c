@@ -10,7 +10,7 @@
 
 /* || a - l l' || / || a || of the scaled matrix; l has been rounded to the dtype of the result.
  * Only the lower triangle of a is read, and overwritten. */
-static double residual(const struct blasd_lapack *how, int64_t n, double *a, const double *l) {
+static double residual(int threads, int64_t n, double *a, const double *l) {
     const struct blasd_lapack_product product = {.trans_b = true,
                                                  .m = (int)n,
                                                  .n = (int)n,
@@ -27,7 +27,7 @@ static double residual(const struct blasd_lapack *how, int64_t n, double *a, con
     if (n == 0) return 0;
     blasd_stack_mirror(n, a, false);
     norm = blasd_stack_norm(n * n, a);
-    blasd_lapack_multiply(how, &product);
+    blasd_lapack_multiply(threads, &product);
     return blasd_stack_norm(n * n, a) / norm + blasd_stack_slack(n);
 }
 
@@ -42,10 +42,8 @@ static double least_eigenvalue(int64_t n, const double *l, double *room) {
 }
 
 static void item(const struct blasd_stack_work *work, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how) {
+                 int threads) {
     const struct blasd_stack *stack = &work->stack;
-    const struct blasd_lapack first = blasd_lapack_part(how, 0, 0.4);
-    const struct blasd_lapack second = blasd_lapack_part(how, 0.4, 1);
     int64_t n = stack->n, square = n * n;
     double *a = blasd_cpu_alloc(2 * (size_t)square + (BLASD_CHOLESKY_TRIALS + 1) * (size_t)n,
                                 sizeof *a),
@@ -62,7 +60,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
     blasd_stack_copy(&task->inputs[BLASD_CHOLESKY_A], item, n, n, false, a);
     blasd_cholesky_scale(n, a, task->job->params[BLASD_CHOLESKY_UPPER].b, d);
     blasd_stack_move(square, a, l);
-    info = blasd_lapack_cholesky(&first, (int)n, l);
+    info = blasd_lapack_cholesky(threads, (int)n, l);
     if (info == BLASD_LAPACK_NO_MEMORY) blasd_stack_no_memory(task);
     if (info > 0) blasd_cholesky_refuse(task, stack, item, info);
     if (info == 0 && blasd_wanted()) {
@@ -70,7 +68,7 @@ static void item(const struct blasd_stack_work *work, struct blasd_task *task, i
             memset(l + j * n, 0, (size_t)j * sizeof *l);
         blasd_stack_put(&task->outputs[BLASD_CHOLESKY_LEAST], item, least_eigenvalue(n, l, room));
         blasd_stack_round(stack, l, square);
-        blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, residual(&second, n, a, l));
+        blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, residual(threads, n, a, l));
         blasd_cholesky_answer(task, stack, item, l, d);
     }
     free(a);

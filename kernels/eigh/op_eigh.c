@@ -22,7 +22,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     if (code != 0) return code;
     square = (double)stack.n * (double)stack.n;
     blasd_stack_plan(plan, job, &stack, blasd_eigh_flops(&stack, vectors),
-                     (vectors ? 4 : 1) * square + 64 * (double)stack.n);
+                     (vectors ? 5 : 1) * square + 66 * (double)stack.n);
     if (stack.rank > 0) blasd_stack_figure(plan, BLASD_EIGH_INFO, &stack, BLASD_int64);
     blasd_stack_output(plan, BLASD_EIGH_VALUES, &stack, 1, stack.n, 1);
     if (!vectors) return 0;

@@ -1,4 +1,5 @@
-/* Cholesky, QR and products by panels and strips. Read next: lapack.h, lapack_eigh.c. */
+/* Cholesky, QR and products by panels and strips; eigenvalues and singular values by whole calls.
+ * Read next: lapack.h. */
 #include "kernels/lapack/lapack.h"
 
 #include "core/parallel.h"
@@ -8,6 +9,7 @@
 #include <cblas.h>
 #include <lapacke.h>
 #include <stdlib.h>
+#include <string.h>
 
 double blasd_lapack_long_call = 1e8;
 
@@ -16,7 +18,7 @@ double blasd_lapack_long_call = 1e8;
 #define TILE 512  /* rows and columns of a product */
 #define FEW 64    /* reflectors that LAPACK may apply one by one, writing into them meanwhile */
 
-bool blasd_lapack_is_long(double flops) {
+static bool is_long(double flops) {
     return flops > blasd_lapack_long_call;
 }
 
@@ -28,22 +30,9 @@ static double *at(const double *a, int lda, int i, int j) {
     return (double *)(uintptr_t)a + (int64_t)j * lda + i;
 }
 
-struct blasd_lapack blasd_lapack_part(const struct blasd_lapack *how, double from, double to) {
-    struct blasd_lapack part = *how;
-    part.from = how->from + (how->to - how->from) * from;
-    part.to = how->from + (how->to - how->from) * to;
-    return part;
-}
-
-bool blasd_lapack_share(const struct blasd_lapack *how, int64_t count,
-                        bool (*piece)(void *arg, int64_t i, int slot), void *arg) {
-    struct blasd_parallel loop = {.piece = piece,
-                                  .arg = arg,
-                                  .count = count,
-                                  .threads = how->threads,
-                                  .watch = how->watch,
-                                  .from = how->from,
-                                  .to = how->to};
+static bool share(int threads, int64_t count, bool (*piece)(void *arg, int64_t i, int slot),
+                  void *arg) {
+    struct blasd_parallel loop = {.piece = piece, .arg = arg, .count = count, .threads = threads};
     return blasd_parallel_run(&loop);
 }
 
@@ -83,15 +72,15 @@ static bool tile(void *arg, int64_t piece, int slot) {
     return true;
 }
 
-void blasd_lapack_multiply(const struct blasd_lapack *how, const struct blasd_lapack_product *p) {
+void blasd_lapack_multiply(int threads, const struct blasd_lapack_product *p) {
     struct tiles tiles = {.p = p, .rows = TILE, .columns = TILE};
     if (p->m == 0 || p->n == 0) return;
-    if (!blasd_lapack_is_long(2.0 * p->m * p->n * p->k)) {
+    if (!is_long(2.0 * p->m * p->n * p->k)) {
         multiply(p, 0, 0, p->m, p->n);
         return;
     }
     tiles.down = (p->m + TILE - 1) / TILE;
-    blasd_lapack_share(how, (int64_t)tiles.down * ((p->n + TILE - 1) / TILE), tile, &tiles);
+    share(threads, (int64_t)tiles.down * ((p->n + TILE - 1) / TILE), tile, &tiles);
 }
 
 /* ---- Cholesky: right-looking; behind each panel its rows, then the columns to its right ---- */
@@ -126,27 +115,20 @@ static bool trailing_columns(void *arg, int64_t piece, int slot) {
     return true;
 }
 
-int blasd_lapack_cholesky(const struct blasd_lapack *how, int n, double *a) {
+int blasd_lapack_cholesky(int threads, int n, double *a) {
     struct trailing t = {.a = a, .n = n};
     int info = 0;
-    if (!blasd_lapack_is_long((double)n * n * n / 3))
+    if (!is_long((double)n * n * n / 3))
         return LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', n, a, n > 0 ? n : 1);
     for (; info == 0 && t.j < n && blasd_wanted(); t.j += t.width) {
-        /* what is left goes with the cube of its order */
-        double before = 1.0 - (double)t.j / n, after;
-        struct blasd_lapack part;
         int64_t strips;
         t.width = least(PANEL, n - t.j);
-        after = 1.0 - (double)(t.j + t.width) / n;
-        part = blasd_lapack_part(how, 1 - before * before * before, 1 - after * after * after);
         strips = (n - t.j - t.width + STRIP - 1) / STRIP;
         info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', t.width, at(a, n, t.j, t.j), n);
         if (info != 0) return info + t.j;
         if (strips == 0) break;
-        part.watch = NULL; /* told by the second */
-        if (!blasd_lapack_share(&part, strips, panel_rows, &t)) break;
-        part.watch = how->watch;
-        if (!blasd_lapack_share(&part, strips, trailing_columns, &t)) break;
+        if (!share(threads, strips, panel_rows, &t)) break;
+        if (!share(threads, strips, trailing_columns, &t)) break;
     }
     return info;
 }
@@ -189,8 +171,8 @@ static void reflect_column(int m, const double *a, double tau, double *c) {
     cblas_daxpy(m - 1, -part, a + 1, 1, c + 1, 1);
 }
 
-int blasd_lapack_q(const struct blasd_lapack *how, bool trans, int m, int n, int k, const double *a,
-                   int lda, const double *tau, double *c, int ldc) {
+int blasd_lapack_q(int threads, bool trans, int m, int n, int k, const double *a, int lda,
+                   const double *tau, double *c, int ldc) {
     struct reflectors r = {.a = a,
                            .tau = tau,
                            .c = c,
@@ -202,40 +184,80 @@ int blasd_lapack_q(const struct blasd_lapack *how, bool trans, int m, int n, int
                            .strip = n,
                            .trans = trans};
     double strip = 8 * blasd_lapack_long_call / (4.0 * m * (k > 0 ? k : 1));
-    struct blasd_lapack all = *how;
     if (m == 0 || n == 0 || k == 0) return 0;
     if (n == 1 && k == 1) {
         reflect_column(m, a, tau[0], c);
         return 0;
     }
-    if (k <= FEW) all.threads = 1;
-    if (blasd_lapack_is_long(4.0 * m * n * k)) r.strip = strip < 16 ? 16 : least((int)strip, STRIP);
-    blasd_lapack_share(&all, (n + r.strip - 1) / r.strip, reflect_strip, &r);
+    if (k <= FEW) threads = 1;
+    if (is_long(4.0 * m * n * k)) r.strip = strip < 16 ? 16 : least((int)strip, STRIP);
+    share(threads, (n + r.strip - 1) / r.strip, reflect_strip, &r);
     return r.info;
 }
 
-int blasd_lapack_qr(const struct blasd_lapack *how, int m, int n, double *a, int lda, double *tau) {
+int blasd_lapack_qr(int threads, int m, int n, double *a, int lda, double *tau) {
     int all = least(m, n), room = room_of(STRIP > n ? n : STRIP), info = 0;
     double *work;
     if (all == 0) return 0;
     if (n == 1) return LAPACKE_dlarfg_work(m, a, a + 1, 1, tau);
     work = blasd_cpu_alloc((size_t)room, sizeof *work);
     if (work == NULL) return BLASD_LAPACK_NO_MEMORY;
-    if (!blasd_lapack_is_long(2.0 * m * n * all)) {
+    if (!is_long(2.0 * m * n * all)) {
         info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m, n, a, lda, tau, work, room);
         free(work);
         return info;
     }
     for (int j = 0; info == 0 && j < all && blasd_wanted(); j += PANEL) {
         int width = least(PANEL, all - j);
-        double before = (double)j / all, after = (double)(j + width) / all;
-        struct blasd_lapack part = blasd_lapack_part(how, before, after);
         info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m - j, width, at(a, lda, j, j), lda, tau + j,
                                    work, room);
         if (info == 0 && j + width < n)
-            info = blasd_lapack_q(&part, true, m - j, n - j - width, width, at(a, lda, j, j), lda,
+            info = blasd_lapack_q(threads, true, m - j, n - j - width, width, at(a, lda, j, j), lda,
                                   tau + j, at(a, lda, j, j + width), lda);
     }
     free(work);
+    return info;
+}
+
+/* ---- eigenvalues and singular values ---- */
+
+/* Workspaces count in int, which BLASD_STACK_SIDE allows for. */
+int blasd_lapack_eigh(int n, double *a, double *w, bool vectors) {
+    size_t order = (size_t)n, room = vectors ? 1 + 6 * order + 2 * order * order : 1 + 66 * order;
+    size_t integers = vectors ? 3 + 5 * order : 1;
+    double *work = blasd_cpu_alloc(room, sizeof *work);
+    lapack_int *iwork = malloc(integers * sizeof *iwork);
+    int info = BLASD_LAPACK_NO_MEMORY;
+    if (n == 0) info = 0;
+    if (n > 0 && work != NULL && iwork != NULL)
+        info = LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, vectors ? 'V' : 'N', 'L', n, a, n, w, work,
+                                   (int)room, iwork, (int)integers);
+    free(work);
+    free(iwork);
+    return info;
+}
+
+int blasd_lapack_svd(int m, int n, double *a, double *s, double *u, int columns, double *vt) {
+    char job = u == NULL ? 'N' : columns > n ? 'A' : 'S';
+    lapack_int *iwork;
+    double room = 0, *work;
+    int info;
+    if (n == 0) { /* U is the unit matrix */
+        for (int j = 0; u != NULL && j < columns; j++) {
+            memset(at(u, m, 0, j), 0, (size_t)m * sizeof *u);
+            *at(u, m, j, j) = 1;
+        }
+        return 0;
+    }
+    info = LAPACKE_dgesdd_work(LAPACK_COL_MAJOR, job, m, n, a, m, s, u, m, vt, n, &room, -1, NULL);
+    if (info != 0) return info;
+    work = blasd_cpu_alloc((size_t)room, sizeof *work);
+    iwork = malloc(8 * (size_t)n * sizeof *iwork);
+    info = BLASD_LAPACK_NO_MEMORY;
+    if (work != NULL && iwork != NULL)
+        info = LAPACKE_dgesdd_work(LAPACK_COL_MAJOR, job, m, n, a, m, s, u, m, vt, n, work,
+                                   (int)room, iwork);
+    free(work);
+    free(iwork);
     return info;
 }

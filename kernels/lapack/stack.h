@@ -13,7 +13,7 @@
 
 /* ---- the job in lengths: for plans ---- */
 
-#define BLASD_STACK_SIDE 30000   /* the shorter side of a matrix at most: workspaces count in int */
+#define BLASD_STACK_SIDE 23000   /* the shorter side of a matrix at most: workspaces count in int */
 #define BLASD_STACK_LONG 1000000 /* the longer one */
 
 struct blasd_stack {
@@ -92,8 +92,8 @@ double blasd_stack_lost(const struct blasd_stack *stack, int64_t values, int e);
 double blasd_stack_norm(int64_t count, const double *x); /* Frobenius, no overflow by scaled x */
 /* || V' V(:, all) - [1 0] || for the first `k` of `columns` columns of v (m rows); room: k x
  * columns. */
-double blasd_stack_orthogonality(const struct blasd_lapack *how, int64_t m, int64_t k,
-                                 int64_t columns, const double *v, double *room);
+double blasd_stack_orthogonality(int threads, int64_t m, int64_t k, int64_t columns,
+                                 const double *v, double *room);
 /* The output info of a task, where it has one: for each matrix 0, or the number of the first
  * warning that was noted of it; with `minus` less than 0, where numbers above 0 say something else.
  */
@@ -125,7 +125,7 @@ struct blasd_stack_work {
     /* Takes one matrix of a task: on any thread, but each at a time. Where it has no memory it sets
      * the task's err. */
     void (*item)(const struct blasd_stack_work *work, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how);
+                 int threads);
     /* Says what became of a task: method, warnings, error. */
     void (*finish)(const struct blasd_stack_work *work, struct blasd_task *task);
 };

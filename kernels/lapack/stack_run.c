@@ -21,22 +21,19 @@ void blasd_stack_no_memory(struct blasd_task *task) {
 
 static bool piece(void *arg, int64_t i, int slot) {
     const struct run *run = arg;
-    const struct blasd_lapack how = {.threads = 1};
     int64_t at = i * run->in_piece, end = at + run->in_piece, each = run->work->stack.count;
     (void)slot;
     for (; at < run->total && at < end && blasd_wanted(); at++)
-        run->work->item(run->work, &run->tasks[at / each], at % each, &how);
+        run->work->item(run->work, &run->tasks[at / each], at % each, 1);
     return blasd_wanted();
 }
 
 /* One after the other, each with all threads. */
-static bool run_large(const struct run *run, int threads, struct blasd_watch *watch) {
+static bool run_large(const struct run *run, int threads) {
     int64_t each = run->work->stack.count;
     for (int64_t at = 0; at < run->total && blasd_wanted(); at++) {
-        double from = (double)at / (double)run->total, to = (double)(at + 1) / (double)run->total;
-        const struct blasd_lapack how = {threads, watch, from, to};
-        run->work->item(run->work, &run->tasks[at / each], at % each, &how);
-        if (!blasd_wanted_tell(to)) return false;
+        run->work->item(run->work, &run->tasks[at / each], at % each, threads);
+        if (!blasd_wanted_tell((double)(at + 1) / (double)run->total)) return false;
     }
     return blasd_wanted();
 }
@@ -53,7 +50,7 @@ static int run_all(const struct blasd_stack_work *work, struct blasd_device *dev
     loop.count = (run.total + run.in_piece - 1) / run.in_piece;
     loop.threads = flops * (double)run.total < THREADS_WORK ? 1 : device->threads;
     if (work->flops >= BLASD_CPU_THREADS_FLOPS)
-        done = run_large(&run, device->threads, watch);
+        done = run_large(&run, device->threads);
     else if (run.total > 0)
         done = blasd_parallel_run(&loop);
     if (!done) return blasd_cpu_stopped(err);
@@ -69,8 +66,8 @@ int blasd_stack_run(const struct blasd_stack_work *work, struct blasd_device *de
     return blasd_wanted_end(run_all(work, device, tasks, count, watch, err), err);
 }
 
-double blasd_stack_orthogonality(const struct blasd_lapack *how, int64_t m, int64_t k,
-                                 int64_t columns, const double *v, double *room) {
+double blasd_stack_orthogonality(int threads, int64_t m, int64_t k, int64_t columns,
+                                 const double *v, double *room) {
     const struct blasd_lapack_product product = {.trans_a = true,
                                                  .m = (int)k,
                                                  .n = (int)columns,
@@ -83,7 +80,7 @@ double blasd_stack_orthogonality(const struct blasd_lapack *how, int64_t m, int6
                                                  .ldb = (int)m,
                                                  .ldc = (int)k};
     if (k == 0 || columns == 0) return 0;
-    blasd_lapack_multiply(how, &product);
+    blasd_lapack_multiply(threads, &product);
     for (int64_t i = 0; i < k; i++) room[i * k + i] -= 1;
     return blasd_stack_norm(k * columns, room) + blasd_stack_slack(m);
 }

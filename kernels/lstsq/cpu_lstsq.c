@@ -1,6 +1,6 @@
 /* lstsq on the CPU: R of a or of its transpose, the singular values of R, then x from them; from a
  * once more, with more digits, where it is unique and singular values do not do.
- * Read next: README.md, then ../lapack/lapack_svd.c. */
+ * Read next: README.md, then ../lapack/lapack.c. */
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/exact/exact.h"
@@ -47,18 +47,15 @@ static struct blasd_lapack_product product_of(int64_t m, int64_t n, int64_t k, c
 }
 
 /* The tall matrix = Q u diag(s) vt. Returns info. */
-static int decompose(const struct blasd_lstsq *l, const struct blasd_lapack *how,
-                     const struct bench *b) {
-    const struct blasd_lapack first = blasd_lapack_part(how, 0, 0.3);
-    const struct blasd_lapack second = blasd_lapack_part(how, 0.3, 0.8);
+static int decompose(const struct blasd_lstsq *l, int threads, const struct bench *b) {
     int64_t k = l->k, rows = wide(l) ? l->stack.n : l->stack.m, done = 0;
-    int info = blasd_lapack_qr(&first, (int)rows, (int)k, b->qr, (int)rows, b->tau);
+    int info = blasd_lapack_qr(threads, (int)rows, (int)k, b->qr, (int)rows, b->tau);
     if (info != 0 || !blasd_wanted()) return info;
     for (int64_t j = 0; j < k && blasd_wanted_after(&done, k); j++) {
         memcpy(b->r + j * k, b->qr + j * rows, (size_t)(j + 1) * sizeof *b->r);
         memset(b->r + j * k + j + 1, 0, (size_t)(k - j - 1) * sizeof *b->r);
     }
-    return blasd_lapack_svd(&second, (int)k, (int)k, b->r, b->s, b->u, (int)k, b->vt);
+    return blasd_lapack_svd((int)k, (int)k, b->r, b->s, b->u, (int)k, b->vt);
 }
 
 /* The first k of `rows` rows of each column. */
@@ -69,9 +66,7 @@ static void narrow(int64_t rows, int64_t k, int64_t columns, const double *from,
 }
 
 /* x of least norm for the right-hand sides, by `rank` singular values. */
-static int apply(const struct blasd_lstsq *l, const struct blasd_lapack *how, const struct bench *b,
-                 int64_t rank) {
-    const struct blasd_lapack part = blasd_lapack_part(how, 0.8, 0.95);
+static int apply(const struct blasd_lstsq *l, int threads, const struct bench *b, int64_t rank) {
     int64_t k = l->k, columns = l->columns, rows = wide(l) ? l->stack.n : l->stack.m;
     struct blasd_lapack_product into =
         product_of(k, columns, k, wide(l) ? b->vt : b->u, b->c, b->d);
@@ -82,16 +77,16 @@ static int apply(const struct blasd_lstsq *l, const struct blasd_lapack *how, co
     int info = 0;
     blasd_stack_move(l->stack.m * columns, b->b, y);
     if (!wide(l))
-        info = blasd_lapack_q(&part, true, (int)rows, (int)columns, (int)k, b->qr, (int)rows,
+        info = blasd_lapack_q(threads, true, (int)rows, (int)columns, (int)k, b->qr, (int)rows,
                               b->tau, y, (int)rows);
     if (info != 0 || !blasd_wanted()) return info;
     narrow(wide(l) ? k : rows, k, columns, y, b->c);
     into.trans_a = !wide(l);
-    blasd_lapack_multiply(&part, &into);
+    blasd_lapack_multiply(threads, &into);
     for (int64_t c = 0; c < columns && blasd_wanted_after(&done, k); c++)
         for (int64_t i = 0; i < k; i++) b->d[c * k + i] = i < rank ? b->d[c * k + i] / b->s[i] : 0;
     back.trans_a = !wide(l);
-    blasd_lapack_multiply(&part, &back);
+    blasd_lapack_multiply(threads, &back);
     if (!wide(l)) {
         blasd_stack_move(k * columns, b->c, x);
         return 0;
@@ -100,15 +95,12 @@ static int apply(const struct blasd_lstsq *l, const struct blasd_lapack *how, co
         memcpy(x + c * rows, b->c + c * k, (size_t)k * sizeof *x);
         memset(x + c * rows + k, 0, (size_t)(rows - k) * sizeof *x);
     }
-    return blasd_lapack_q(&part, false, (int)rows, (int)columns, (int)k, b->qr, (int)rows, b->tau,
+    return blasd_lapack_q(threads, false, (int)rows, (int)columns, (int)k, b->qr, (int)rows, b->tau,
                           x, (int)rows);
 }
 
 /* The residuals into b->y; returns the optimality. */
-static double measure(const struct blasd_lstsq *l, const struct blasd_lapack *how,
-                      const struct bench *b) {
-    const struct blasd_lapack part = blasd_lapack_part(how, 0.95, 0.98);
-    const struct blasd_lapack last = blasd_lapack_part(how, 0.98, 1);
+static double measure(const struct blasd_lstsq *l, int threads, const struct bench *b) {
     int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
     double norm = blasd_stack_norm(m * n, b->a), most = 0;
     struct blasd_lapack_product left = product_of(m, columns, n, b->a, b->x, b->y);
@@ -116,13 +108,13 @@ static double measure(const struct blasd_lstsq *l, const struct blasd_lapack *ho
     blasd_stack_move(m * columns, b->b, b->y);
     left.alpha = -1;
     left.beta = 1;
-    blasd_lapack_multiply(&part, &left);
+    blasd_lapack_multiply(threads, &left);
     for (int64_t c = 0; c < columns && l->k > 0; c++)
         b->d[c] = norm * blasd_stack_norm(n, b->x + c * n);
-    if (l->k > 0) blasd_lstsq_near(l, &part, b->a, b->x, b->b, b->d, b->y);
+    if (l->k > 0) blasd_lstsq_near(l, threads, b->a, b->x, b->b, b->d, b->y);
     slope.trans_a = true;
     slope.lda = (int)m;
-    blasd_lapack_multiply(&last, &slope);
+    blasd_lapack_multiply(threads, &slope);
     for (int64_t c = 0; c < columns; c++) {
         double below =
             norm * (norm * blasd_stack_norm(n, b->x + c * n) + blasd_stack_norm(m, b->b + c * m));
@@ -202,25 +194,25 @@ static void load(const struct blasd_lstsq *l, const struct blasd_task *task, int
 
 /* Rounds x and measures it; once more where it can be had with more digits. */
 static void conclude(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
-                     const struct blasd_lapack *how, const struct bench *b, int64_t rank,
+                     int threads, const struct bench *b, int64_t rank,
                      const struct blasd_lstsq_scale *scale) {
     double optimality, doubt;
     bool lost;
     blasd_lstsq_round(l, b->x, scale);
-    optimality = measure(l, how, b);
+    optimality = measure(l, threads, b);
     doubt = doubt_of(l, b, rank);
     lost = doubt > BLASD_LSTSQ_LOST;
     if (doubt > BLASD_LSTSQ_REFINED && blasd_lstsq_unique(l, rank) && blasd_wanted()) {
         lost = !solve_again(l, b, &task->err);
         blasd_lstsq_round(l, b->x, scale);
-        optimality = measure(l, how, b);
+        optimality = measure(l, threads, b);
     }
     blasd_lstsq_answer(task, l, item, b->x, b->y, b->s, rank, optimality, scale);
     blasd_lstsq_tell(task, item, lost);
 }
 
 void blasd_lstsq_on_host(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
-                         const struct blasd_lapack *how) {
+                         int threads) {
     struct blasd_lstsq_scale scale;
     struct bench b;
     int64_t rank = 0;
@@ -230,23 +222,23 @@ void blasd_lstsq_on_host(const struct blasd_lstsq *l, struct blasd_task *task, i
         return;
     }
     load(l, task, item, &b, &scale);
-    info = decompose(l, how, &b);
+    info = decompose(l, threads, &b);
     if (info == 0 && blasd_wanted()) {
         rank = blasd_lstsq_rank(l, b.s);
-        info = apply(l, how, &b, rank);
+        info = apply(l, threads, &b, rank);
     }
     if (info < 0)
         blasd_stack_no_memory(task);
     else if (info > 0)
         blasd_lstsq_refuse(task, l, item);
     else if (blasd_wanted())
-        conclude(l, task, item, how, &b, rank, &scale);
+        conclude(l, task, item, threads, &b, rank, &scale);
     free(b.a);
 }
 
 static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how) {
-    blasd_lstsq_on_host(&((const struct work *)(const void *)base)->l, task, item, how);
+                 int threads) {
+    blasd_lstsq_on_host(&((const struct work *)(const void *)base)->l, task, item, threads);
 }
 
 static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {

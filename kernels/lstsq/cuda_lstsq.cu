@@ -348,7 +348,6 @@ static void answer_empty(struct blasd_task *task, const struct blasd_lstsq *l, i
 static int end_item(struct blasd_cuda_job *job, int t, int64_t item, struct blasd_err *err) {
     struct lstsq_state *s = (struct lstsq_state *)job->state;
     struct blasd_task *task = &job->tasks[t];
-    const struct blasd_lapack alone = {1, nullptr, 0, 1};
     int info = s->nothing ? 0 : s->gpu.host_info[t * s->l.stack.count + item];
     if (s->nothing) answer_empty(task, &s->l, item);
     if (info != 0 && info != LOST) STACK_TRY(blasd_cuda_outputs_to_host(job, t, err));
@@ -356,7 +355,7 @@ static int end_item(struct blasd_cuda_job *job, int t, int64_t item, struct blas
         blasd_lstsq_tell(task, item, info != 0);
     } else if (info == AGAIN) {
         blasd_cpu_blas_alone();
-        blasd_lstsq_on_host(&s->l, task, item, &alone);
+        blasd_lstsq_on_host(&s->l, task, item, 1);
     } else {
         blasd_lstsq_refuse(task, &s->l, item);
     }

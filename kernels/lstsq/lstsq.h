@@ -49,15 +49,15 @@ static inline bool blasd_lstsq_unique(const struct blasd_lstsq *l, int64_t rank)
 }
 /* One item on the host, whole. cpu_lstsq.c. */
 void blasd_lstsq_on_host(const struct blasd_lstsq *l, struct blasd_task *task, int64_t item,
-                         const struct blasd_lapack *how);
+                         int threads);
 /* x (n x columns, column-major) of the scaled problem as it is sent, where that is finite: rounded
  * to its dtype and at the ends of its range, so that what is said of it holds for it. */
 void blasd_lstsq_round(const struct blasd_lstsq *l, double *x,
                        const struct blasd_lstsq_scale *scale);
 /* r = b - a x of those columns (all column-major) where the r that is there, in float64, is little
  * of what is subtracted, size[c] in norms; size is overwritten. lstsq_residuals.c, on the CPU. */
-void blasd_lstsq_near(const struct blasd_lstsq *l, const struct blasd_lapack *how, const double *a,
-                      const double *x, const double *b, double *size, double *r);
+void blasd_lstsq_near(const struct blasd_lstsq *l, int threads, const double *a, const double *x,
+                      const double *b, double *size, double *r);
 /* x (n x columns, column-major) and residuals b - a x (m x columns) of the scaled problem, s, the
  * rank, and || a' r || / (|| a || (|| a || || x || + || b ||)) into the outputs of an item. */
 void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,

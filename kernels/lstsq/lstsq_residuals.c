@@ -1,5 +1,6 @@
 /* What is left of right-hand sides that x nearly meets, in twice the precision: of b - a x in
  * float64 little but rounding is left there. Read next: cpu_lstsq.c. */
+#include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/lstsq/lstsq.h"
 #include "kernels/numeric/dd.h"
@@ -52,9 +53,10 @@ static bool piece(void *arg, int64_t at, int slot) {
     return blasd_wanted();
 }
 
-void blasd_lstsq_near(const struct blasd_lstsq *l, const struct blasd_lapack *how, const double *a,
-                      const double *x, const double *b, double *size, double *r) {
+void blasd_lstsq_near(const struct blasd_lstsq *l, int threads, const double *a, const double *x,
+                      const double *b, double *size, double *r) {
     struct left left = {.m = l->stack.m, .n = l->stack.n, .a = a, .x = x, .b = b, .r = r};
+    struct blasd_parallel loop = {.piece = piece, .arg = &left, .threads = threads};
     int64_t near = 0;
     for (int64_t c = 0; c < l->columns; c++) {
         if (blasd_stack_norm(left.m, r + c * left.m) <= NEAR * size[c])
@@ -64,5 +66,6 @@ void blasd_lstsq_near(const struct blasd_lstsq *l, const struct blasd_lapack *ho
     }
     left.size = size;
     left.strips = (left.m + STRIP - 1) / STRIP;
-    if (near > 0) blasd_lapack_share(how, left.strips * l->columns, piece, &left);
+    loop.count = left.strips * l->columns;
+    if (near > 0) blasd_parallel_run(&loop);
 }

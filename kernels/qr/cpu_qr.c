@@ -19,8 +19,7 @@ struct bench {
 };
 
 /* || a - q r || / || a ||; b->copy is a. */
-static double residual(const struct blasd_lapack *how, const struct blasd_qr *qr,
-                       const struct bench *b) {
+static double residual(int threads, const struct blasd_qr *qr, const struct bench *b) {
     int64_t m = qr->stack.m, n = qr->stack.n;
     const struct blasd_lapack_product product = {.m = (int)m,
                                                  .n = (int)n,
@@ -38,16 +37,14 @@ static double residual(const struct blasd_lapack *how, const struct blasd_qr *qr
     if (!(norm > 0)) return 0;
     for (int64_t j = 0; j < n; j++) most = b->e[j] > most ? b->e[j] : most;
     lost = blasd_stack_lost(&qr->stack, qr->k * n, most);
-    blasd_lapack_multiply(how, &product);
+    blasd_lapack_multiply(threads, &product);
     return (blasd_stack_norm(m * n, b->copy) + lost) / norm + blasd_stack_slack(qr->k) +
            (qr->stack.single ? 0x1p-24 : 0);
 }
 
 /* Returns info. */
-static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t item,
-                  const struct blasd_lapack *how, const struct bench *b) {
-    const struct blasd_lapack first = blasd_lapack_part(how, 0.4, 0.8);
-    const struct blasd_lapack second = blasd_lapack_part(how, 0.8, 0.9);
+static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t item, int threads,
+                  const struct bench *b) {
     int64_t m = qr->stack.m;
     int64_t done = 0;
     int info;
@@ -55,11 +52,11 @@ static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t it
         memset(b->q + i * m, 0, (size_t)m * sizeof *b->q);
         b->q[i * m + i] = 1;
     }
-    info = blasd_lapack_q(&first, false, (int)m, (int)qr->rows, (int)qr->k, b->a, (int)m, b->tau,
+    info = blasd_lapack_q(threads, false, (int)m, (int)qr->rows, (int)qr->k, b->a, (int)m, b->tau,
                           b->q, (int)m);
     if (info != 0 || !blasd_wanted()) return info;
     blasd_stack_round(&qr->stack, b->q, m * qr->rows);
-    blasd_stack_put(&task->outputs[BLASD_QR_RESIDUAL], item, residual(&second, qr, b));
+    blasd_stack_put(&task->outputs[BLASD_QR_RESIDUAL], item, residual(threads, qr, b));
     blasd_stack_store(&task->outputs[BLASD_QR_Q], item, m, qr->rows, b->q, m, false, 0);
     return 0;
 }
@@ -75,26 +72,24 @@ static void take_r(const struct blasd_qr *qr, const struct bench *b) {
     blasd_stack_round(&qr->stack, b->r, rows * n);
 }
 
-static int decompose(const struct blasd_qr *qr, struct blasd_task *task, int64_t item,
-                     const struct blasd_lapack *how, const struct bench *b) {
+static int decompose(const struct blasd_qr *qr, struct blasd_task *task, int64_t item, int threads,
+                     const struct bench *b) {
     const bool alone = qr->mode == BLASD_QR_R_ALONE;
-    const struct blasd_lapack part = blasd_lapack_part(how, 0, alone ? 1 : 0.4);
-    const struct blasd_lapack last = blasd_lapack_part(how, 0.9, 1);
     int64_t m = qr->stack.m, n = qr->stack.n;
-    int info = blasd_lapack_qr(&part, (int)m, (int)n, b->a, (int)m, b->tau);
+    int info = blasd_lapack_qr(threads, (int)m, (int)n, b->a, (int)m, b->tau);
     if (info != 0 || !blasd_wanted()) return info;
     take_r(qr, b);
-    if (!alone) info = make_q(qr, task, item, how, b);
+    if (!alone) info = make_q(qr, task, item, threads, b);
     if (info != 0 || !blasd_wanted()) return info;
     blasd_qr_answer(task, qr, item, b->r, b->e);
     if (!alone)
         blasd_stack_put(&task->outputs[BLASD_QR_ORTHOGONALITY], item,
-                        blasd_stack_orthogonality(&last, m, qr->k, qr->rows, b->q, b->r));
+                        blasd_stack_orthogonality(threads, m, qr->k, qr->rows, b->q, b->r));
     return 0;
 }
 
 static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how) {
+                 int threads) {
     const struct blasd_qr *qr = &((const struct work *)(const void *)base)->qr;
     const bool alone = qr->mode == BLASD_QR_R_ALONE;
     size_t n = (size_t)qr->stack.n, all = (size_t)qr->stack.m * n, rows = (size_t)qr->rows;
@@ -115,7 +110,7 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     blasd_stack_copy(&task->inputs[BLASD_QR_A], item, qr->stack.m, qr->stack.n, false, b.a);
     blasd_qr_scale(qr, b.a, b.e);
     if (!alone) blasd_stack_move((int64_t)all, b.a, b.copy);
-    if (decompose(qr, task, item, how, &b) != 0) blasd_stack_no_memory(task);
+    if (decompose(qr, task, item, threads, &b) != 0) blasd_stack_no_memory(task);
     free(memory);
 }
 

@@ -30,17 +30,6 @@ static bool step(double flops) {
     return told == NULL ? blasd_wanted() : blasd_cpu_step(told, flops);
 }
 
-/* For calls of kernels/lapack of so many operations. */
-static struct blasd_lapack by_lapack(double flops) {
-    struct blasd_lapack how = {.threads = 1};
-    if (told == NULL || !(told->total > 0)) return how;
-    how.watch = told->watch;
-    how.from = fmin(told->done / told->total, 1);
-    told->done += flops;
-    how.to = fmin(told->done / told->total, 1);
-    return how;
-}
-
 double blasd_regression_length(int64_t n, const double *x) {
     double largest = 0, sum = 0;
     int unit;
@@ -148,14 +137,13 @@ static int ormqr(int m, int n, int k, const double *a, int lda, const double *ta
 }
 static int orgqr(int m, int n, double *a, int lda, const double *tau) {
     double flops = 4.0 * m * n * n, *q;
-    struct blasd_lapack how;
     int info;
     if (!is_long(flops)) return LAPACKE_dorgqr(LAPACK_COL_MAJOR, m, n, n, a, lda, tau);
     q = calloc((size_t)m * (size_t)n, sizeof *q);
     if (q == NULL) return -1;
-    how = by_lapack(flops);
+    (void)step(flops);
     for (int j = 0; j < n; j++) q[(int64_t)j * m + j] = 1;
-    info = blasd_lapack_q(&how, false, m, n, n, a, lda, tau, q, m);
+    info = blasd_lapack_q(1, false, m, n, n, a, lda, tau, q, m);
     for (int j = 0; j < n; j++) memcpy(at(a, lda, 0, j), q + (int64_t)j * m, (size_t)m * sizeof *q);
     free(q);
     return info;
@@ -174,7 +162,6 @@ static double *square(int m, int n) {
 /* Singular values, and vectors where left is not NULL, of a tall matrix or a wide one, turned. */
 static int svd_pieces(int m, int n, double *a, int lda, double *values, double *left, double *vt) {
     int most = m > n ? m : n, least = least_of(m, n), info = -1;
-    struct blasd_lapack how = by_lapack(4.0 * m * n * least * (left == NULL ? 1 : 4));
     double *tall = square(m, n), *u = NULL, *v = NULL;
     if (left != NULL) u = square(most, least);
     if (left != NULL) v = square(least, least);
@@ -184,7 +171,8 @@ static int svd_pieces(int m, int n, double *a, int lda, double *values, double *
     else
         for (int j = 0; j < n; j++)
             memcpy(tall + (int64_t)j * m, at(a, lda, 0, j), (size_t)m * sizeof *a);
-    info = blasd_lapack_svd(&how, most, least, tall, values, u, least, v);
+    (void)step(4.0 * m * n * least * (left == NULL ? 1 : 4));
+    info = blasd_lapack_svd(most, least, tall, values, u, least, v);
     if (info != 0 || left == NULL) goto done;
     if (m < n) {
         turn(m, m, v, m, left);

@@ -1,4 +1,4 @@
-/* svd on the CPU. Read next: README.md, then ../lapack/lapack_svd.c. */
+/* svd on the CPU. Read next: README.md, then ../lapack/lapack.c. */
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/svd/svd.h"
@@ -18,8 +18,7 @@ struct bench {
 };
 
 /* || a - u diag(s) vt || / || a ||; b->copy is a times 2^e, b->a room. */
-static double residual(const struct blasd_lapack *how, const struct blasd_svd *svd,
-                       const struct bench *b, int e) {
+static double residual(int threads, const struct blasd_svd *svd, const struct bench *b, int e) {
     int64_t m = svd->rows, n = svd->columns;
     double lost = blasd_stack_lost(&svd->stack, n, e);
     const struct blasd_lapack_product product = {.m = (int)m,
@@ -38,29 +37,26 @@ static double residual(const struct blasd_lapack *how, const struct blasd_svd *s
     if (!(norm > 0)) return 0;
     for (int64_t j = 0; j < n && blasd_wanted_after(&done, m); j++)
         for (int64_t i = 0; i < m; i++) b->a[j * m + i] = b->s[j] * b->u[j * m + i];
-    blasd_lapack_multiply(how, &product);
+    blasd_lapack_multiply(threads, &product);
     return (blasd_stack_norm(m * n, b->copy) + lost) / norm + blasd_stack_slack(n) +
            (svd->stack.single ? 0x1p-24 : 0);
 }
 
-static void measure(const struct blasd_svd *svd, struct blasd_task *task, int64_t item,
-                    const struct blasd_lapack *how, const struct bench *b, int e) {
-    const struct blasd_lapack first = blasd_lapack_part(how, 0.85, 0.95);
-    const struct blasd_lapack second = blasd_lapack_part(how, 0.95, 1);
+static void measure(const struct blasd_svd *svd, struct blasd_task *task, int64_t item, int threads,
+                    const struct bench *b, int e) {
     int64_t m = svd->rows, n = svd->columns;
     double left, right;
     blasd_stack_round(&svd->stack, b->u, m * svd->left);
     blasd_stack_round(&svd->stack, b->vt, n * n);
-    blasd_stack_put(&task->outputs[BLASD_SVD_RESIDUAL], item, residual(&first, svd, b, e));
-    left = blasd_stack_orthogonality(&second, m, n, svd->left, b->u, b->a);
-    right = blasd_stack_orthogonality(&second, n, n, n, b->vt, b->a);
+    blasd_stack_put(&task->outputs[BLASD_SVD_RESIDUAL], item, residual(threads, svd, b, e));
+    left = blasd_stack_orthogonality(threads, m, n, svd->left, b->u, b->a);
+    right = blasd_stack_orthogonality(threads, n, n, n, b->vt, b->a);
     blasd_stack_put(&task->outputs[BLASD_SVD_ORTHOGONALITY], item, fmax(left, right));
 }
 
 static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
-                 const struct blasd_lapack *how) {
+                 int threads) {
     const struct blasd_svd *svd = &((const struct work *)(const void *)base)->svd;
-    const struct blasd_lapack part = blasd_lapack_part(how, 0, svd->vectors ? 0.85 : 1);
     size_t m = (size_t)svd->rows, n = (size_t)svd->columns, all = m * n,
            left = m * (size_t)svd->left;
     double *memory =
@@ -80,13 +76,13 @@ static void item(const struct blasd_stack_work *base, struct blasd_task *task, i
     blasd_stack_copy(&task->inputs[BLASD_SVD_A], item, svd->stack.m, svd->stack.n, svd->wide, b.a);
     e = blasd_stack_scale((int64_t)all, b.a);
     if (svd->vectors) blasd_stack_move((int64_t)all, b.a, b.copy);
-    info = blasd_lapack_svd(&part, (int)m, (int)n, b.a, b.s, b.u, (int)svd->left, b.vt);
+    info = blasd_lapack_svd((int)m, (int)n, b.a, b.s, b.u, (int)svd->left, b.vt);
     if (info == BLASD_LAPACK_NO_MEMORY) {
         blasd_stack_no_memory(task);
     } else if (info != 0) {
         blasd_svd_refuse(task, svd, item);
     } else if (blasd_wanted()) {
-        if (svd->vectors) measure(svd, task, item, how, &b, e);
+        if (svd->vectors) measure(svd, task, item, threads, &b, e);
         blasd_svd_answer(task, svd, item, b.s, b.u, b.vt, e);
     }
     free(memory);
