@@ -3,8 +3,8 @@
  *
  * A refusal costs the service a third of what a job costs it, and a client that is refused comes
  * again; where refusals go out as fast as requests come in they leave little time for jobs. Those
- * who wait here cost nothing, and most of them get in. Their bodies are held as they came, so
- * nothing is parsed for a refusal. Whose time is up is refused, but not faster than leaves the
+ * who wait here cost nothing, and most of them get in. What waits is the job, read and checked
+ * once; it is submitted again as it is. Whose time is up is refused, but not faster than leaves the
  * machine to the jobs: the others wait on, and who has waited longest is still the first to get in.
  * Read next: jobs_post.c. */
 #ifndef BLASD_HTTP_ADMISSION_H

@@ -33,7 +33,6 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     http_remote_inputs_free(upload->elsewhere.remote);
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
-    blasd_buf_release(&upload->body);
     http_unpacker_free(upload->unpacker);
     drop_job(upload->job);
     free(upload->steps.of);
@@ -49,7 +48,6 @@ static void discard(struct http_upload *upload) {
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     http_body_sink_release(&upload->sink);
-    blasd_buf_release(&upload->body);
     if (stored) blasd_front_queue_blob_remove(http_queue(upload->exchange), upload->sink.blob.name);
 }
 
@@ -117,20 +115,14 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
-/* Whether there is room in the queue; a small request without waits for admission, behind those
- * that wait there already. */
+/* Whether there is room in the queue; the job of a small request waits for it, once it is read. */
 static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc;
     if (exchange->request.query.dry_run) return 0; /* it takes none */
     rc = http_upload_find_room(upload, err);
-    if (!http_admission_suits(exchange)) return rc;
-    if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
-        return rc;
+    if (err->code != BLASD_E_queue_full || !http_admission_suits(exchange)) return rc;
     *err = (struct blasd_err){0};
-    upload->held = true;
-    blasd_buf_init(&upload->body, exchange->request.framing.content_length);
-    upload->body.account = &exchange->memory;
     return 0;
 }
 
@@ -154,7 +146,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     http_body_sink_expect(&upload->sink, request, upload->body_limit);
     if ((rc = http_body_sink_intake(&upload->sink, request->framing.content_length, err)) != 0)
         return rc;
-    return upload->held ? 0 : open_intake(upload, err);
+    return open_intake(upload, err);
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
@@ -207,9 +199,7 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     int rc = check_length(upload, exchange->body.seen, &err);
     if (rc == 0 && exchange->request.framing.chunked)
         rc = http_body_sink_intake(&upload->sink, exchange->body.seen, &err);
-    if (rc == 0 && !upload->held) rc = feed(upload, bytes, len, &err);
-    if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
-        rc = blasd_no_memory(&err);
+    if (rc == 0) rc = feed(upload, bytes, len, &err);
     if (rc != 0) refuse(exchange, &err);
 }
 
@@ -323,13 +313,21 @@ static bool hold_job(struct http_upload *upload, struct blasd_job *job) {
     return true;
 }
 
-/* The queue has filled up while the body came: what it made waits for admission. False where it may
- * not, or cannot. */
-static bool wait_for_room(struct http_upload *upload, struct blasd_job *job, uint64_t cost) {
-    if (!http_admission_suits(upload->exchange) || !hold_job(upload, job)) return false;
+/* Gives the job to the queue, or has it wait for room there behind those that do already. One that
+ * may wait is kept, with its tensors, until the queue has it: the queue may be full after all. */
+static int send_job(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
+                    struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    int rc = http_upload_find_room(upload, err);
+    bool may_wait = http_admission_suits(exchange);
+    if (rc != 0 && (err->code != BLASD_E_queue_full || !may_wait)) return rc;
+    if (!may_wait) return http_upload_submit(upload, job, cost, err);
+    if (!hold_job(upload, job)) return blasd_no_memory(err);
     upload->cost = cost;
-    http_admission_wait(upload->exchange, false);
-    return true;
+    if (rc == 0 && !http_admission_busy(exchange->home))
+        return http_upload_submit(upload, upload->job, cost, err);
+    http_admission_wait(exchange, false);
+    return 0;
 }
 
 /* The job is known, and what its inputs refer to. */
@@ -347,10 +345,7 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     }
     if (rc == 0) place_job(exchange, job, &checked);
     if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
-    if (rc == 0 && (rc = http_upload_find_room(upload, &err)) != 0 &&
-        err.code == BLASD_E_queue_full && wait_for_room(upload, job, checked.cost))
-        return;
-    if (rc == 0) rc = http_upload_submit(upload, job, checked.cost, &err);
+    if (rc == 0) rc = send_job(upload, job, checked.cost, &err);
     if (rc != 0) refuse(exchange, &err);
 }
 
@@ -365,7 +360,6 @@ static void tell_results(struct http_upload *upload) {
 /* The body is read: of a graph it leaves what the steps take, which is not said of the job. */
 static void close_intake(struct http_upload *upload) {
     if (upload->intake == NULL) return;
-    free(upload->steps.of); /* of a body that is read again */
     upload->steps.of = blasd_intake_costs(upload->intake, &upload->steps.count);
     if (upload->exchange->request.query.dry_run) tell_results(upload);
     blasd_intake_free(upload->intake);
@@ -402,7 +396,6 @@ static void on_resolved(void *arg, const struct blasd_err *err) {
 static int note_sent(struct http_upload *upload, const struct blasd_job *job,
                      struct blasd_err *err) {
     int rc = 0;
-    forget_sent(upload); /* of a body that is read again */
     upload->references.sent = calloc(BLASD_MAX_INPUTS, sizeof *upload->references.sent);
     if (upload->references.sent == NULL) return blasd_no_memory(err);
     for (int i = 0; rc == 0 && job->op->inputs[i].name != NULL; i++)
@@ -434,8 +427,6 @@ static int take_notify(struct http_upload *upload, struct blasd_err *err) {
     const char *url = blasd_intake_notify(upload->intake);
     char plain[BLASD_OUTGOING_URL];
     int rc;
-    free(upload->notify); /* of a body that is read again */
-    upload->notify = NULL;
     if (url == NULL) return 0;
     if (!options->webhooks)
         return blasd_fail(err, BLASD_E_url_not_allowed, "notify",
@@ -477,8 +468,6 @@ static void on_fetched(void *arg, const struct blasd_err *err) {
         refuse(exchange, err);
     else
         finish(exchange);
-    http_remote_inputs_free(upload->elsewhere.remote); /* a body that is read again fetches again */
-    upload->elsewhere.remote = NULL;
     http_exchange_release(exchange);
 }
 
@@ -515,40 +504,13 @@ static void run(struct http_exchange *exchange) {
         fetch(exchange);
 }
 
-/* A job is admitted that was read before. */
-static void submit_read(struct http_exchange *exchange) {
-    struct http_upload *upload = exchange->upload;
-    struct blasd_err err = {0};
-    int rc = http_upload_submit(upload, upload->job, upload->cost, &err);
-    drop_job(upload->job);
-    upload->job = NULL;
-    if (rc != 0) refuse(exchange, &err);
-}
-
-/* Admitted: the body is read as if it came now. */
-static void let_in(struct http_exchange *exchange) {
-    struct http_upload *upload = exchange->upload;
-    struct blasd_err err = {0};
-    int rc = open_intake(upload, &err);
-    http_exchange_enter(exchange, HTTP_AT_FETCHING);
-    if (rc == 0 && upload->body.len > 0)
-        rc = feed(upload, upload->body.data, upload->body.len, &err);
-    if (rc == 0)
-        run(exchange);
-    else
-        refuse(exchange, &err);
-}
-
 bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
+    struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
-    int rc = http_upload_find_room(exchange->upload, &err);
+    int rc = http_upload_find_room(upload, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
-    if (rc != 0)
-        refuse(exchange, &err);
-    else if (exchange->upload->job != NULL)
-        submit_read(exchange);
-    else
-        let_in(exchange);
+    if (rc == 0) rc = http_upload_submit(upload, upload->job, upload->cost, &err);
+    if (rc != 0) refuse(exchange, &err);
     return true;
 }
 
@@ -561,10 +523,8 @@ static void read_file(struct http_exchange *exchange) {
 }
 
 void http_jobs_post_run(struct http_exchange *exchange) {
-    if (exchange->upload->held)
-        http_admission_wait(exchange, false); /* the turn of the loop goes on there */
-    else if (exchange->request.body_file != NULL)
-        read_file(exchange); /* and here in shared_files.c */
+    if (exchange->request.body_file != NULL)
+        read_file(exchange); /* the turn of the loop goes on in shared_files.c */
     else
         run(exchange);
 }

@@ -131,16 +131,16 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
         blasd_front_queue_blob_remove(http_queue(upload->exchange), upload->sink.blob.name);
 }
 
-/* The queue had no room after all: its view is a little late. True where it is tried again, as
- * another job: of what it came with some may be in the queue, under names that begin as its own. */
+/* The queue had no room after all: its view is a little late. True where the job, which is still
+ * there with its tensors, is submitted again. */
 static bool back_to_admission(struct http_exchange *exchange, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
-    if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
+    if (err == NULL || err->code != BLASD_E_queue_full || upload->job == NULL ||
+        !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
-    http_upload_id(upload);
-    http_body_sink_init(&upload->sink, exchange); /* empty again */
-    http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
+    /* the id may be one of a batch entry, which the job need not join again; a blob has its name */
+    if (!http_body_sink_in_blob(&upload->sink)) http_upload_id(upload);
     http_admission_wait(exchange, true);
     return true;
 }
@@ -180,11 +180,13 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     exchange->home->submitting--;
     if (upload->outputs > 0)
         atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
-    upload->outputs = 0; /* a body that is read again has them reserved anew */
+    if (back_to_admission(exchange, err)) {
+        http_exchange_release(exchange);
+        return;
+    }
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
-        if (!back_to_admission(exchange, err) && http_exchange_open(exchange))
-            http_reply_problem(exchange, err);
+        if (http_exchange_open(exchange)) http_reply_problem(exchange, err);
     } else {
         bool open = http_exchange_enter(exchange, HTTP_AT_WAITING);
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
@@ -198,7 +200,6 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
         else if (!(upload->wait_s > 0) || (exchange->wait.time_up && !http_exchange_left(exchange)))
             http_jobs_fetch(exchange);
     }
-    if (exchange->state != HTTP_AT_ADMISSION) blasd_buf_release(&upload->body);
     http_exchange_release(exchange);
 }
 
@@ -305,7 +306,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         blasd_front_queue_slice_drop(http_queue(exchange), &job->slice);
         return rc;
     }
-    blasd_buf_release(&upload->sink.memory);
+    if (upload->job == NULL) blasd_buf_release(&upload->sink.memory);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;

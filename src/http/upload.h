@@ -32,10 +32,9 @@ struct http_upload {
                                 * of an earlier job all the same */
     } references;
     char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
-    bool held;    /* it waits for admission: until the queue has the job, `body` is the body */
-    struct blasd_buf body;
-    struct blasd_job
-        *job; /* owned: read, checked and waiting for admission all the same; else NULL */
+    /* Owned: read, and kept while what it refers to is looked up, or, where it may wait for room,
+     * until the queue has taken it; else NULL. */
+    struct blasd_job *job;
     struct {
         struct blasd_cost_step *of; /* a graph; owned; NULL: none, or not known */
         int count;

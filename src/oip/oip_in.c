@@ -68,16 +68,8 @@ void blasd_oip_release(struct blasd_oip *oip) {
     oip->id = NULL;
 }
 
-/* Of a body that is read again, what was said the first time is said once more. */
-static void forget_request(struct blasd_oip *oip) {
-    blasd_oip_release(oip);
-    oip->binary_outputs = false;
-    oip->output_count = 0;
-}
-
 struct blasd_body_reader *blasd_oip_reader_new(const struct blasd_body *body, void *arg) {
     struct oip_reader *reader = body->room;
-    forget_request(arg);
     /* the writers are set when they are begun */
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;

@@ -382,6 +382,40 @@ def test_bodies_that_find_the_queue_filled_up_wait_too(make_service):
     wait_for(lambda: in_flight(service) <= 1)
 
 
+def test_jobs_of_every_kind_are_submitted_again_as_they_are(make_service):
+    """Four loops, whose views of the queue are late, and room for three jobs: what Redis refused waits and gets in."""
+    service = make_service("--loops", "4", "--limit", "queue_jobs=3", "--limit", "queue_wait_ms=60000")
+    stored = service.post("matmul", {"a": [[1.0]], "b": [[7.0]]}, keep=["c"]).json()["outputs"]["c"]["tensor"]["id"]
+
+    def ask(i):
+        a, b, kind = float(i + 1), [[2.0]], i % 6
+        if kind == 4:
+            b = {"tensor": stored}
+        body = {"op": "matmul", "params": {}, "inputs": {"a": [[a]], "b": b}, "keep": ["c"] if kind == 3 else []}
+        if kind < 3:
+            return service.post("matmul", {"a": [[a]], "b": b}, form=("json", "safetensors", "multipart")[kind])
+        headers = {"Content-Type": TYPES["json"], **({"Idempotency-Key": f"key-{i // 12}"} if kind == 5 else {})}
+        if kind == 5:
+            body["inputs"]["a"] = [[float(i // 12 + 1)]]
+        return service.request("POST", "/jobs?wait=60", json.dumps(body), headers, timeout=120)
+
+    with concurrent.futures.ThreadPoolExecutor(48) as pool:
+        with service.worker_held():
+            asked = [pool.submit(ask, i) for i in range(48)]
+            wait_for(lambda: in_flight(service) >= 40)
+        answers = [a.result() for a in asked]
+    assert [a.status for a in answers] == [200] * 48, [a.body[:200] for a in answers if a.status != 200][:3]
+    for i, answer in enumerate(answers):
+        factor = 7.0 if i % 6 == 4 else 2.0
+        output = answer.json()["outputs"]["c"]
+        data = output.get("data")
+        if i % 6 == 3:
+            data = service.request("GET", f"/tensors/{output['tensor']['id']}", headers={"Accept": TYPES["npy"]}).npy().tolist()
+        assert data == [[factor * (i // 12 + 1 if i % 6 == 5 else i + 1)]], (i, output)
+    assert answers[5].json()["id"] == answers[11].json()["id"]
+    wait_for(lambda: in_flight(service) <= 1)
+
+
 def test_many_that_wait_for_admission_are_all_answered(make_service):
     """More than are refused at one go, and nothing happens in the service meanwhile that would wake it."""
     service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=50")

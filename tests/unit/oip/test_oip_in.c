@@ -170,30 +170,6 @@ static void test_priorities(void **state) {
     }
 }
 
-/* A body whose job found no room in the queue is read again, and says the same. */
-static void test_read_again(void **state) {
-    static const char json[] = "{\"id\":\"x\",\"parameters\":{\"binary_data_output\":true},"
-                               "\"inputs\":[{\"name\":\"a\",\"shape\":[4],\"datatype\":\"FP64\","
-                               "\"data\":[1,2,3,4]}]}";
-    static const char plain[] = "{\"inputs\":[" A_2X2 "]}";
-    struct blasd_intake_options options = {
-        .limits = &limits_now, .reader = blasd_oip_reader_new, .reader_arg = &asked};
-    (void)state;
-    infer(json, NULL, 0);
-    for (int times = 0; times < 3 * BLASD_MAX_INPUTS; times++) {
-        outcome_release(&last);
-        send_body(&options, json, strlen(json), WHOLE, &last);
-        expect_input(I_A, BLASD_float64, SHAPE(4));
-        assert_string_equal(asked.id, "x");
-        assert_true(asked.binary_outputs);
-    }
-    outcome_release(&last);
-    send_body(&options, plain, strlen(plain), WHOLE, &last);
-    assert_int_equal(last.rc, 0);
-    assert_null(asked.id);
-    assert_false(asked.binary_outputs);
-}
-
 /* One input with members of its own. */
 static void infer_a(const char *members) {
     char json[512];
@@ -319,7 +295,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_binary, setup, end),
         cmocka_unit_test_setup_teardown(test_parameters, setup, end),
         cmocka_unit_test_setup_teardown(test_priorities, setup, end),
-        cmocka_unit_test_setup_teardown(test_read_again, setup, end),
         cmocka_unit_test_setup_teardown(test_bad_tensors, setup, end),
         cmocka_unit_test_setup_teardown(test_bad_requests, setup, end),
         cmocka_unit_test_setup_teardown(test_bad_tails, setup, end),
