@@ -288,8 +288,7 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
                                  "a blasd_async stays with the process that made it");
     if (done == NULL || async->closing)
         return blasd_problem_set(problem, "invalid_request",
-                                 done == NULL ? "nobody is to be told of the end"
-                                              : "the blasd_async is being freed");
+                                 done == NULL ? "done is NULL" : "the blasd_async is being freed");
     flight = calloc(1, sizeof *flight);
     if (flight == NULL) return blasd_refuse_memory(problem);
     if (blasd_errand_begin(&flight->errand, async->client, request,

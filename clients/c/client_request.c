@@ -66,7 +66,7 @@ static int check_key(const char *key, struct blasd_problem *problem) {
 /* What would be followed or sent blindly. */
 int blasd_request_check(const struct blasd_request *request, struct blasd_problem *problem) {
     if (request == NULL)
-        return blasd_problem_set(problem, "invalid_request", "there is no request");
+        return blasd_problem_set(problem, "invalid_request", "the request is NULL");
     if (HAS_RESERVED(request)) return blasd_refuse_reserved("the request", problem);
     if (request->op == NULL && request->steps == NULL)
         return blasd_problem_set(problem, "invalid_request", "the request has no op");

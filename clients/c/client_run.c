@@ -191,7 +191,7 @@ int blasd_client_ready(struct blasd_client *client, struct blasd_problem *proble
 }
 
 int blasd_refuse_no_path(struct blasd_problem *problem) {
-    return blasd_problem_set(problem, "file_not_writable", "there is no path of a file to write");
+    return blasd_problem_set(problem, "file_not_writable", "the path of the file to write is NULL");
 }
 
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
@@ -407,7 +407,7 @@ int blasd_shared_new(struct blasd_client *client, const struct blasd_array *spec
                                  "the client shares nothing: call blasd_client_share first");
     if (count < 0 || (count > 0 && specs == NULL))
         return blasd_problem_set(problem, "invalid_request",
-                                 "the arrays are counted, but there are none");
+                                 "the number of arrays is positive, but the arrays are NULL");
     if (blasd_shared_open(share, ret, problem) != 0) return -1;
     if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
     blasd_shared_free(*ret);

@@ -57,7 +57,7 @@ static int ask_tensor(struct blasd_client *client, const struct blasd_question *
 
 static int check_put(const struct blasd_put *put, struct blasd_problem *problem) {
     for (size_t i = 0; i < sizeof put->reserved / sizeof *put->reserved; i++)
-        if (put->reserved[i] != 0) return blasd_refuse_reserved("what is to be kept", problem);
+        if (put->reserved[i] != 0) return blasd_refuse_reserved("the tensor to keep", problem);
     if ((put->array == NULL) == (put->path == NULL))
         return blasd_problem_set(problem, "invalid_request",
                                  "an array or the path of a .npy file is to be kept, one of them");

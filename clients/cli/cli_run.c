@@ -59,8 +59,8 @@ static bool ends_with(const char *text, const char *end) {
 static bool take_reference(struct order *order, const char *name, const char *value) {
     json_t *reference = cli_reference(value);
     if (json_object_set_new(order->references, name, reference) == 0) return true;
-    cli_say(&order->cli, "%s=%s is no input: `blasd help %s` tells how they are written", name,
-            value, order->cli.name);
+    cli_say(&order->cli, "%s=%s is not an input; `blasd help %s` shows the syntax", name, value,
+            order->cli.name);
     return false;
 }
 

@@ -322,7 +322,7 @@ static void catch_no_stops(void) {
 static int show_live(struct top *top) {
     struct sigaction resize = {.sa_handler = on_resize};
     if (tcgetattr(STDIN_FILENO, &old) != 0) {
-        cli_say(&top->cli, "standard input is no terminal; --once needs none");
+        cli_say(&top->cli, "standard input is not a terminal; use --once");
         return CLI_USAGE;
     }
     raw = old;

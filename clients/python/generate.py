@@ -17,8 +17,7 @@ TARGET = HERE / "blasd" / "operations.py"
 WIDTH = 120
 TYPES = {"bool": "bool", "int": "int", "float": "float", "choice": "str"}
 BY = ("by", "Any",
-      ("A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in which they are "
-      "first met. The Result has them as `groups`; residuals and fitted come in the order of the rows given."))
+      ("A label for each row, of any hashable type, as an alternative to row_splits: one fit for each label, in the order of their first rows. The Result has them as `groups`; residuals and fitted come in the order of the rows given."))
 UPLO = ("UPLO", "str | None", "uplo by NumPy's word for it, L or U.")
 # by method: parameters that NumPy takes by position, then arguments that it has beside (name, type, text); `op` and `fixed`
 # where the method is one of another operation; what it returns, unless nothing shorter than Any says it
@@ -33,7 +32,7 @@ NUMPY: dict[str, dict[str, Any]] = {
     "matmul": {"type": "Array", "text": "Returns an array."},
     "solve": {"type": "Array", "text": "Returns an array."},
     "factor": {"type": "Result", "text": "Returns the Result: factor for solve, rcond."},
-    "distance": {"text": "Returns an array, or the Result where the output asked for has an index beside the distances."},
+    "distance": {"text": "Returns an array, or the Result if the output also has an index."},
     "regression": {"type": "RegressionResult", "more": [BY], "text": "Returns the Result, which print shows as a table."},
 }
 def signature(client: str, name: str, op: dict[str, Any]) -> str:
@@ -136,7 +135,7 @@ PORTS: dict[str, dict[str, tuple[str, int, int, tuple[str, ...]]]] = {
 CLASS = '''
 
 class {name}:
-    """What {client} has beside run."""
+    """The methods of {client} for single operations."""
 
     {wait}def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
@@ -159,7 +158,7 @@ def text_of(ops: list[dict[str, Any]]) -> str:
     text += '''
 
 def given(**values: Any) -> dict[str, Any]:
-    """What was not left out."""
+    """The arguments that are given."""
     return {name: value for name, value in values.items() if value is not None}
 '''
     for name, client, wait in (("Operations", "Client", ""), ("AsyncOperations", "AsyncClient", "async ")):

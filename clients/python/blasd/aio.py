@@ -47,7 +47,7 @@ class _Chunks:
         self._line = self._size
 
     def feed(self, data: Any) -> bool:
-        """Whether the body is whole now; ValueError where it is none."""
+        """Whether the body is complete; ValueError if it is not valid."""
         self.rest += data
         while True:
             if self._left > 0:
@@ -601,7 +601,7 @@ class AsyncClient(AsyncOperations):
         return await self._do(self._calls.cancel_all(label, state=state, op=op, since=since, before=before))
 
     async def ops(self) -> list[dict[str, Any]]:
-        """What can be asked: the operations with their inputs, parameters and outputs."""
+        """The operations with their inputs, parameters and outputs."""
         return list((await self._do(self._calls.json("GET", "/ops", ops=list)))["ops"])
 
     async def devices(self) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class JobWarning(UserWarning):
-    """What the service says of a result that it gives all the same (`Result.warnings`), or the client of an input."""
+    """A warning of the service about a result (`Result.warnings`), or of the client about an input."""
 
 
 # where set, warnings are kept in it: of a job in flight in another thread than that of whoever takes its result
@@ -68,7 +68,7 @@ _NUMBERS = {int, float, bool, np.float64, np.float32, np.int64, np.int32, np.boo
 
 
 def _plain(name: str, value: Any, where: str) -> Any:
-    """The same in a form of which np.asarray makes what it says, or the refusal."""
+    """The same in a form that np.asarray converts exactly, or the refusal."""
     if isinstance(value, (list, tuple)):
         if set(map(type, value)) <= _NUMBERS:
             return value
@@ -137,7 +137,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _look_for_rounding(name: str, array: Array, parts: Any) -> None:
-    """Warns where NumPy made floats of integers and of what is beside them, and rounded some."""
+    """Warns if NumPy converted integers to floats and rounded some."""
     if array.dtype.kind == "f" and (np.abs(array) >= 2.0**53).any() and _too_long(parts):
         warn(f"{name}: integers beyond 2^53 were rounded where NumPy made {array.dtype} of them")
 

@@ -18,7 +18,7 @@ def _tqdm(**options: Any) -> Any:
 
 
 class JobBar:
-    """A bar of one job where one is wanted; as a context it gives what is to be told of it, or None."""
+    """A progress bar of one job, if asked for; as a context manager it gives its callback, or None."""
 
     def __init__(self, wanted: bool | Progress, label: str) -> None:
         self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}{postfix}") \

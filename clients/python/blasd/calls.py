@@ -41,7 +41,7 @@ RETRY_S = 10.0  # seconds in which a front end that restarts is back
 
 
 class Options:
-    """What is said of a job beside its inputs and parameters."""
+    """The members of a job other than its inputs and parameters."""
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
@@ -74,14 +74,14 @@ def mapping(field: str, given: Any) -> Mapping[str, Any]:
 
 
 def key_text(key: str) -> str:
-    """A key as a header has it; what the service would refuse fails here, before a body is sent."""
+    """A key as a header value; an invalid key fails here, before a body is sent."""
     if re.fullmatch("[ -~]{1,128}", str(key)) is None:
         raise InputError("idempotency_key", f"a key is 1 to 128 printable ASCII characters, not {key!r}", "invalid_field")
     return str(key)
 
 
 def labels_text(labels: Labels) -> str:
-    """Labels as a request has them; what is none fails here, for a comma within one would make two of it."""
+    """Labels as a request has them; an invalid label fails here, because a comma in a label would make two."""
     for name, value in labels.items():
         if not isinstance(name, str) or re.fullmatch("[A-Za-z0-9._/-]{1,63}", name) is None:
             raise InputError("labels", f"a label's name is 1 to 63 letters, digits and ._-/, not {name!r}", "invalid_field")
@@ -128,7 +128,7 @@ class Calls:
 
     def json(self, method: str, path: str, wait: float = 0.0, end: float = math.inf, body: Document | None = None,
              **needs: type) -> Talk[Any]:
-        """The document of the answer, which has what it needs: members of these names and kinds."""
+        """The document of the answer, with members of these names and types."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -247,7 +247,7 @@ class Calls:
         return document
 
     def wait(self, document: Document, timeout: float | None, watch: Watch | None = None) -> Talk[Document]:
-        """Until the job has ended or the time is over: what the service last said of it."""
+        """Waits until the job has ended or the time is over; returns the last job document."""
         end = math.inf if timeout is None else time.monotonic() + timeout
         step = self._longest_wait(watch)
         while document["state"] not in FINAL:
@@ -416,7 +416,7 @@ class Calls:
 
 @contextlib.contextmanager
 def _reading(answer: Answer) -> Iterator[None]:
-    """What is raised where it is not what it says it is."""
+    """The error if the content does not match its declared type."""
     try:
         yield
     except (LookupError, TypeError, ValueError) as error:
@@ -456,7 +456,7 @@ def check_places(out: Any, shape: tuple[int, ...] | None) -> None:
     """What no result can be written to fails before anything is sent. shape: that of the first output, where it is known."""
     for place in () if out is None else out.values() if isinstance(out, Mapping) else (out,):
         if not isinstance(place, np.ndarray):
-            raise InputError("out", f"a {type(place).__name__} is no NumPy array", "invalid_field")
+            raise InputError("out", f"a {type(place).__name__} is not a NumPy array", "invalid_field")
         if not place.flags.writeable:
             raise InputError("out", "the array is read-only", "invalid_field")
     if isinstance(out, np.ndarray) and shape is not None and out.shape != shape:

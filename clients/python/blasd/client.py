@@ -248,7 +248,7 @@ class Client(Operations):
         return self._do(self._calls.cancel_all(label, state=state, op=op, since=since, before=before))
 
     def ops(self) -> list[dict[str, Any]]:
-        """What can be asked: a list of operations with their inputs, parameters and outputs."""
+        """A list of operations with their inputs, parameters and outputs."""
         return list(self._do(self._calls.json("GET", "/ops", ops=list))["ops"])
 
     def devices(self) -> list[dict[str, Any]]:
@@ -356,7 +356,7 @@ class _Background:
                 self._cancel(mine)
 
     def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Cancels what is in flight; returns once the service was told, or has let some seconds pass."""
+        """Cancels the jobs in flight; returns when the service has answered, or after some seconds."""
         async def cancel() -> None:
             left = list(tasks)
             for task in left:

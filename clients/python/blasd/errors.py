@@ -1,4 +1,4 @@
-"""What can go wrong: `Error` and its kinds. Each carries the service's own words."""
+"""Exceptions: `Error` and its subclasses. Each has the service's title, detail and advice."""
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +55,7 @@ class Error(Exception):
 
 
 class ConnectionError(Error, builtins.ConnectionError):
-    """There was no answer: nobody listens, or the connection broke. Python's ConnectionError, too."""
+    """The service did not answer: the connection was refused or lost. Also a ConnectionError."""
 
     codes = frozenset({"connection_failed"})
 
@@ -108,7 +108,7 @@ class NotPositiveDefinite(NumericalError):
 
 
 class NotFound(Error):
-    """There is no such job, output or path, or not any more."""
+    """The job, output or path does not exist, or has expired."""
 
     statuses = frozenset({404, 410})
 

@@ -46,8 +46,7 @@ class Output:
         for label, array in zip(labels, result.values()):
             if label == self.label:
                 return array
-        raise Error("output_not_found", f"{self.label} is not among the results: {', '.join(result) or 'there are none'}; "
-                                        "name it with results()")
+        raise Error("output_not_found", f"{self.label} is not among the results: {', '.join(result) or 'empty'}; name it with results()")
 
     @property
     def label(self) -> str:
@@ -73,7 +72,7 @@ class Part(Output):
 
     @property
     def label(self) -> str:
-        raise InputError("results", "a part of an output is no result: name the whole", "invalid_reference")
+        raise InputError("results", "a part of an output cannot be a result: name the whole output", "invalid_reference")
 
     def reference(self) -> dict[str, Any]:
         return {**super().reference(), "slice": self._slices}
@@ -156,14 +155,14 @@ class Steps:
         return {"input": self._given[id(value)][1]}
 
     def _beside(self, value: Any, given: Array | Reference | Rule) -> dict[str, Any]:
-        """Puts it beside the steps, where each that is given the same value finds it."""
+        """Adds it to the graph's inputs, once for all steps that use the same value."""
         key = f"i{len(self._inputs)}"
         self._inputs[key] = given
         self._given[id(value)] = value, key
         return {"input": key}
 
     def request(self) -> tuple[dict[str, Array | Reference | Rule], dict[str, str]]:
-        """The inputs by name, and the texts that say what is done with them."""
+        """The inputs by name, and the texts that describe their use."""
         texts = {"steps": json.dumps(self._steps, separators=(",", ":"))}
         if self._results is not None:
             texts["results"] = json.dumps(self._results)

@@ -42,8 +42,7 @@ class Grouping:
         """The inputs with their rows in order."""
         for name, value in inputs.items():
             if isinstance(value, Reference):
-                raise InputError(f"inputs.{name}", "by sorts rows, so their values must be here: give an array, or row_splits in "
-                                 "place of by", "invalid_field")
+                raise InputError(f"inputs.{name}", "by sorts rows, so their values must be local: give an array, or row_splits instead of by", "invalid_field")
         arrays = inputs_of(inputs)
         for name, array in arrays.items():
             if array.ndim == 0 or len(array) != self.count:
@@ -52,7 +51,7 @@ class Grouping:
         return {**ordered, "row_splits": self.splits}
 
     def given_order(self, result: Result) -> Result:
-        """The result with the labels, and with what it says of rows where these were given."""
+        """The result with the labels, and with its outputs per row if rows were sorted."""
         for name in ("residuals", "fitted") if self.order is not None else ():
             if name in result:
                 there = np.empty_like(result[name])
@@ -85,7 +84,7 @@ def groupby(frame: Any, by: str | list[str], y: str, x: str | list[str], *, samp
     by, y, x, sample_weight: names of columns. missing: "drop" leaves rows out in which a value is missing; "none": a group
     that has one has no fit, and info -2. options: as client.regression takes them; client: default: that of set_client.
     Columns: those of `by`, coef_NAME of the intercept and each feature and, of ols, stderr_NAME, t_NAME and p_NAME; r2, n (rows)
-    and info. Groups come in the order in which they are first met.
+    and info. Groups come in the order of their first rows.
     """
     keys: list[str] = [by] if isinstance(by, str) else list(by)
     features: list[str] = [x] if isinstance(x, str) else list(x)

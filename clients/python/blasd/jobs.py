@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Said:
-    """What both kinds of job say of themselves. `document` is what the service last said of it."""
+    """The attributes of both kinds of job. `document` is the last job document that was received."""
 
     document: Document
     __iter__ = None  # a job has parts by name, and Python would look for numbered ones without end

@@ -100,7 +100,7 @@ def cho_solve(c_and_lower: tuple[Tensor, bool], b: Any, overwrite_b: bool = Fals
 
 
 def inv(a: Any) -> Array:
-    """As numpy.linalg.inv: a matrix or a stack of them. Solve in place of multiplying by it."""
+    """As numpy.linalg.inv: a matrix or a stack of them. Use solve instead of multiplying by the inverse."""
     a = inputs_of({"a": a})["a"]
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError("the last two dimensions of the array must be square")

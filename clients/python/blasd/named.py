@@ -1,4 +1,4 @@
-"""What the methods of operations.py do to arguments and results by hand: NumPy's words in, NumPy's shapes out."""
+"""Conversions of arguments and results for operations.py: NumPy's names in, NumPy's shapes out."""
 from __future__ import annotations
 
 import math
@@ -53,7 +53,7 @@ Words = dict[str, Any]
 
 
 class Options(TypedDict, total=False):
-    """Arguments of `run` beside inputs and parameters, which every method hands on."""
+    """Arguments of `run` other than inputs and parameters, which every method passes on."""
 
     timeout: float | None
     progress: bool | Progress
@@ -92,7 +92,7 @@ def job_of(op: str, inputs: Words, params: Words, given: Mapping[str, Any]) -> N
 
 
 def value_of(op: str, result: Result, job: Named) -> Any:
-    """What the method returns; the Result where it was said which outputs are sent or kept."""
+    """The return value of the method; the Result if the call says which outputs are sent or kept."""
     if job.grouping is not None:
         return job.grouping.given_order(result)
     if not {"keep", "results"}.isdisjoint(job.options):

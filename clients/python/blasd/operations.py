@@ -44,12 +44,12 @@ INPUTS: dict[str, tuple[str, ...]] = {op: tuple(ports) for op, ports in PORTS.it
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """What was not left out."""
+    """The arguments that are given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 class Operations:
-    """What Client has beside run."""
+    """The methods of Client for single operations."""
 
     def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError
@@ -77,8 +77,8 @@ class Operations:
                  metric: str | None = None, output: str | None = None, p: float | None = None,
                  base: float | None = None, k: int | None = None, radius: float | None = None,
                  max_pairs: int | None = None, rounding: str | None = None, **options: Unpack[Options]) -> Any:
-        """Distances between points, d[i,j] = metric(x[i], y[j]). Returns an array, or the Result where the output asked
-        for has an index beside the distances.
+        """Distances between points, d[i,j] = metric(x[i], y[j]). Returns an array, or the Result if the output also has
+        an index.
 
         The metrics of SciPy's cdist and pdist, computed from direct differences, so that nothing cancels wherever the
         points lie; d is symmetric to the last bit and exactly 0 for equal points.
@@ -319,8 +319,8 @@ class Operations:
         rounding: ols: correct: each of coef, intercept, ssr, tss and r2 is the number of its dtype nearest to the exact
             one, on any machine (docs/rounding.md), or NaN and counted in unproven, as all are if the rank is less than
             that of x. Not with sample_weight or row_splits. One of fast, correct. Default: fast.
-        by: A label for each row, of any hashable type, in place of row_splits: one fit for each label, in the order in
-            which they are first met. The Result has them as `groups`; residuals and fitted come in the order of the
+        by: A label for each row, of any hashable type, as an alternative to row_splits: one fit for each label, in the
+            order of their first rows. The Result has them as `groups`; residuals and fitted come in the order of the
             rows given.
 
         options: as run takes them.
@@ -392,7 +392,7 @@ class Operations:
 
 
 class AsyncOperations:
-    """What AsyncClient has beside run."""
+    """The methods of AsyncClient for single operations."""
 
     async def _named(self, op: str, inputs: dict[str, Any], params: dict[str, Any], **options: Any) -> Any:
         raise NotImplementedError

@@ -57,14 +57,14 @@ class Request:
 
 @dataclasses.dataclass
 class Answer:
-    """What came back: 200 or 202. `headers` have lower-case names; `body` is memory of its own, to be written to."""
+    """An answer, 200 or 202. `headers` have lower-case names; `body` is writable memory of its own."""
 
     status: int
     headers: Mapping[str, str]
     body: memoryview
 
     def json(self, **needs: type) -> dict[str, Any]:
-        """The document that it is; Error where it is none that has what it needs, but of something before the service."""
+        """The document of the answer; Error if a proxy sent the answer, or if members are missing."""
         try:
             document = json.loads(bytes(self.body))
         except ValueError:
@@ -80,7 +80,7 @@ class Answer:
 
 @dataclasses.dataclass
 class Sleep:
-    """A pause that whoever drives the talk makes."""
+    """A pause that the caller makes."""
 
     seconds: float
 
@@ -144,7 +144,7 @@ class Settings:
         return context
 
     def target(self, path: str) -> str:
-        """What the request line names: through a proxy, an http service's whole URL."""
+        """The target of the request line: through a proxy, the whole URL of an http service."""
         if self.proxy is not None and self.scheme == "http":
             return f"http://{self._host_header()}{self.prefix}{path}"
         return self.prefix + path
@@ -194,7 +194,7 @@ def _basic(user: str) -> str:
 
 
 def _read(path: str | None, load: Callable[[], T]) -> T:
-    """The call, with the file's name in what goes wrong."""
+    """The call, with the file's name in errors."""
     try:
         return load()
     except OSError as error:
@@ -235,7 +235,7 @@ def _shown(body: bytes | memoryview) -> str:
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
-    """The error that an answer says; what is no problem document comes from something before the service."""
+    """The error of an answer; an answer that is not a problem document comes from a proxy."""
     try:
         problem = json.loads(body)
         problem["code"] = str(problem["code"])
@@ -247,7 +247,7 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
 
 
 def _not_ours(status: int, headers: Mapping[str, str], body: bytes) -> str:
-    """What is said of an answer of something before the service."""
+    """The error text for an answer that comes from a proxy."""
     to = headers.get("location", "")
     if 300 <= status < 400 and to:  # where no key is to go
         return f"HTTP {status} leads to {_without_secrets(to)}, and redirections are not followed. If the service is there, give the " \
@@ -277,7 +277,7 @@ def _seconds(after: str) -> float | None:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A parameter as JSON can say it: plain Python numbers, and words for what is no number in JSON."""
+    """A parameter as JSON: plain Python numbers, and words for NaN and infinities."""
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -293,7 +293,7 @@ def new_key() -> str:
 
 
 def backoff(attempt: int, error: Error) -> float:
-    """Seconds before the next attempt: what the service said, else 0.1, 0.2, 0.4 … up to 5, with some of chance."""
+    """Seconds before the next attempt: Retry-After, else 0.1, 0.2, 0.4 … up to 5, with jitter."""
     wait = min(5.0, 0.1 * 2.0**attempt)
     jitter = 1 + secrets.randbelow(1000) / 4000
     return max(error.retry_after or 0.0, wait * jitter)

@@ -20,7 +20,7 @@ __all__ = ["Rule", "arange", "eye", "full", "linspace", "random"]
 
 
 class Rule:
-    """An input by rule: has the shape, ndim and dtype of what it makes, and no elements."""
+    """An input by rule: has a shape, ndim and dtype, and no elements."""
 
     def __init__(self, members: Mapping[str, Any], shape: tuple[int, ...], dtype: Any) -> None:
         self._members = dict(members)
@@ -76,7 +76,7 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any 
     try:
         count = max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2]))
     except (ArithmeticError, TypeError, ValueError) as error:
-        raise InputError("arange", f"there is no arange of {numbers}: {error}") from error
+        raise InputError("arange", f"invalid arange of {numbers}: {error}") from error
     return Rule({"arange": numbers}, (count,), dtype)
 
 

@@ -1,4 +1,4 @@
-"""`serve`: a service of one's own for the time of a program, a notebook or a test."""
+"""`serve`: a private service for the duration of a program, a notebook or a test."""
 from __future__ import annotations
 
 import atexit
@@ -116,6 +116,6 @@ def _program() -> tuple[str, dict[str, str]]:
         pass
     found = shutil.which("blasd")
     if found is None:
-        raise Error("no_service", "there is no blasd on this machine",
+        raise Error("no_service", "blasd is not installed on this machine",
                     advice="Put blasd on PATH, or set BLASD to the path of the binary (docs/deploying.md: how to install it)")
     return found, dict(os.environ)

@@ -105,7 +105,7 @@ class Shared(dict[str, Array]):
         return self is other
 
     def holds(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether these are the arrays, all of them, and not views, copies or what was put in their place."""
+        """Whether these are all of the arrays themselves, not views, copies or replacements."""
         return inputs.keys() == self._laid.keys() and all(inputs[name] is laid for name, laid in self._laid.items())
 
     def close(self) -> None:

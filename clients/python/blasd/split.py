@@ -1,4 +1,4 @@
-"""One large job over many workers: blocks of it as jobs of their own, on slices of what the service keeps."""
+"""One large job over many workers: its blocks are jobs on slices of stored tensors."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Tensors that the service keeps, and what a job may refer to: nothing of it is sent again."""
+"""Tensors that the service keeps, and references to them and to outputs of jobs, which are not sent again."""
 from __future__ import annotations
 
 import operator
@@ -21,7 +21,7 @@ def bounds(key: Any) -> list[list[int | None]]:
 
 
 def _bound(one: Any) -> list[int | None]:
-    wrong = InputError("slice", f"{one!r} is no slice of step 1 whose bounds count from the begin", "invalid_reference")
+    wrong = InputError("slice", f"{one!r} is not a slice with step 1 and bounds counted from the start", "invalid_reference")
     if not isinstance(one, slice):
         raise wrong
     try:
@@ -55,7 +55,7 @@ class Reference:
 
 
 class Output(Reference):
-    """An output of a job, which need not have ended: whoever is given it waits."""
+    """An output of a job, which may still run: the operation that gets it waits."""
 
     def __init__(self, job_id: str, name: str) -> None:
         super().__init__({"job": job_id, "output": name})
@@ -77,7 +77,7 @@ class URL(Reference):
 
 
 class Tensor(Reference):
-    """A tensor that the service keeps. To be given as any input. document: what the service last said of it."""
+    """A tensor that the service keeps. It can be given as any input. document: the service's last description of it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__({"tensor": document["id"]})
@@ -147,7 +147,7 @@ class Tensors(_Calls):
         return self._client._do(self._client._calls.get_tensor(id_of(tensor)))
 
     def look(self, tensor: Tensor | str) -> Tensor:
-        """The tensor with what the service says of it now."""
+        """The tensor with its current description."""
         return self._client._do(self._of("GET", tensor))
 
     def prolong(self, tensor: Tensor | str, life_s: int) -> Tensor:
@@ -159,7 +159,7 @@ class Tensors(_Calls):
         self._client._do(self._of("DELETE", tensor))
 
     def list(self, limit: int | None = 100) -> Listed:
-        """Up to `limit` tensors, all where that is None, the newest first."""
+        """Up to `limit` tensors (None: all), the newest first."""
         return [*map(Tensor, self._client._do(self._client._calls.listed("/tensors", limit)))]
 
 

@@ -1,4 +1,4 @@
-"""What the estimators share: scikit-learn's checks of inputs and parameters, and the client in worker processes."""
+"""The base of the estimators: scikit-learn's checks of inputs and parameters, and the client in worker processes."""
 from __future__ import annotations
 
 from numbers import Integral
@@ -29,7 +29,7 @@ def number(estimator: Any, name: str, kind: Any, low: float, strict: bool = Fals
 
 
 def fixed(estimator: Any, **only: tuple[Any, ...]) -> None:
-    """Refuses what scikit-learn can do and the service cannot, in place of another answer."""
+    """Rejects options of scikit-learn that the service does not have."""
     for name, values in only.items():
         value = getattr(estimator, name)
         if not any(value is one or (isinstance(one, str) and value == one) for one in values):

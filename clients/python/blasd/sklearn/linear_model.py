@@ -217,7 +217,7 @@ class RidgeCV(_Linear):
 
 
 class _Known(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """For scorers: what is predicted is known already."""
+    """For scorers, which already have the predictions."""
 
     def predict(self, X: Array) -> Array:
         return X
@@ -302,5 +302,4 @@ class GradientDescentRegressor(_Linear):
     def _learn(self, fit: Result) -> None:
         self.n_iter_ = int(self.max_iter)
         if not fit["converged"].all() and "diverged" not in fit.warning_codes:
-            warnings.warn("gradient descent did not converge: the gradient is more than 1e-6 of what it was at the start. "
-                          "Raise max_iter or learning_rate, or scale X", ConvergenceWarning, stacklevel=3)
+            warnings.warn("gradient descent did not converge: the gradient is more than 1e-6 of its value at the start. Raise max_iter or learning_rate, or scale X", ConvergenceWarning, stacklevel=3)

@@ -90,7 +90,7 @@ _ORDERS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
 
 
 class _Neighbors(Estimator):
-    """What is asked of points that are kept."""
+    """The parameters for points that are kept."""
 
     n_neighbors: int
     algorithm: str
