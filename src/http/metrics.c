@@ -88,9 +88,9 @@ static const char *method_label(unsigned methods) {
                                           : "GET";
 }
 
-static int put_requests(const struct http_server *server, struct blasd_buf *out) {
+static void put_requests(const struct http_server *server, struct http_metric_rows *rows) {
     const struct http_metrics *first = &server->metrics[0];
-    int routes = 0, failed = http_metric_head(out, METRIC(blasd_http_requests_total));
+    int routes = 0;
     while (server->routes[routes].path != NULL) routes++;
     for (int route = 0; route <= HTTP_MAX_ROUTES; route++) {
         bool known = route < routes;
@@ -102,99 +102,38 @@ static int put_requests(const struct http_server *server, struct blasd_buf *out)
                                     status};
             if (count == 0) continue;
             if (statuses[slot] != 0) snprintf(status, sizeof status, "%u", statuses[slot]);
-            failed |=
-                http_metric_row(out, METRIC(blasd_http_requests_total), values, (double)count);
+            http_metric_row(rows, METRIC(blasd_http_requests_total), values, (double)count);
         }
     }
-    return failed;
 }
 
-/* All of them, also those that have not been: an alert sees the first one, then. */
-static int put_problems(const struct http_server *server, struct blasd_buf *out) {
-    int failed = http_metric_head(out, METRIC(blasd_http_problems_total));
-    for (int code = 1; code < BLASD_E_COUNT; code++) {
-        const char *name = blasd_err_info((enum blasd_code)code)->name;
-        failed |= http_metric_row(out, METRIC(blasd_http_problems_total), &name,
-                                  (double)sum(server, &server->metrics[0].problems[code]));
-    }
-    return failed;
-}
-
-static int put_sent(const struct http_server *server, struct blasd_buf *out) {
-    static const char *const names[] = {"auto", "cpu", "cuda"};
-    int failed = http_metric_head(out, METRIC(blasd_jobs_sent_total));
-    for (int class = BLASD_DEVICE_ANY; class < BLASD_DEVICE_CLASS_COUNT; class ++)
-        failed |= http_metric_row(out, METRIC(blasd_jobs_sent_total), &names[class],
-                                  (double)sum(server, &server->metrics[0].sent[class]));
-    return failed;
-}
-
-static int put_queue(struct http_loop *loop, struct blasd_buf *out) {
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    int failed = http_metric_one(out, METRIC(blasd_queue_available), view->available ? 1 : 0);
-    failed |= http_metric_one(out, METRIC(blasd_queue_jobs), (double)view->jobs);
-    failed |= http_metric_one(out, METRIC(blasd_queue_jobs_limit), (double)view->jobs_limit);
-    failed |= http_metric_one(out, METRIC(blasd_queue_bytes), (double)view->bytes);
-    failed |= http_metric_one(out, METRIC(blasd_queue_bytes_limit), (double)view->bytes_limit);
-    failed |= http_metric_head(out, METRIC(blasd_workers));
-    for (int class = BLASD_DEVICE_CPU; class < BLASD_DEVICE_CLASS_COUNT; class ++)
-        failed |= http_metric_row(out, METRIC(blasd_workers), &blasd_device_class_names[class],
-                                  view->workers_of[class]);
-    return failed;
-}
-
-static int put_redis(const struct http_server *server, struct blasd_buf *out) {
-    struct blasd_histogram_sum all = {0};
-    for (int i = 0; i < server->options->loops; i++)
-        blasd_histogram_sum(&server->metrics[i].redis, &all);
-    return http_metric_head(out, METRIC(blasd_redis_call_seconds)) |
-           http_metric_histogram(out, METRIC(blasd_redis_call_seconds), NULL, &all, blasd_bounds_us,
-                                 1e6);
-}
-
-static int put_limits(const struct http_server *server, struct blasd_buf *out) {
-    int failed = http_metric_head(out, METRIC(blasd_limit));
-    for (int i = 0; blasd_limits_info(i) != NULL; i++) {
-        const char *values[] = {blasd_limits_info(i)->name, blasd_limits_info(i)->unit};
-        failed |= http_metric_row(out, METRIC(blasd_limit), values,
-                                  (double)blasd_limits_get(server->limits, i));
-    }
-    return failed;
-}
-
-static int put_http(struct http_server *server, struct blasd_buf *out) {
+/* What the loops count without labels, or with one. Of problems all, also those that have not been:
+ * an alert sees the first one, then. */
+static void put_counted(const struct http_server *server, struct http_metric_rows *rows) {
+    static const char *const classes[] = {"auto", "cpu", "cuda"};
     const struct http_metrics *first = &server->metrics[0];
-    return http_metric_one(out, METRIC(blasd_http_connections),
-                           (double)sum(server, &first->connections)) |
-           http_metric_one(out, METRIC(blasd_http_requests_in_flight),
-                           (double)sum(server, &first->in_flight)) |
-           http_metric_one(out, METRIC(blasd_http_requests_waiting),
-                           (double)sum(server, &first->waiting)) |
-           http_metric_one(out, METRIC(blasd_http_received_bytes_total),
-                           (double)sum(server, &first->received_bytes)) |
-           http_metric_one(out, METRIC(blasd_http_sent_bytes_total),
-                           (double)sum(server, &first->sent_bytes)) |
-           http_metric_one(out, METRIC(blasd_intake_bytes),
-                           (double)blasd_account_used(&server->intake.all)) |
-           http_metric_one(out, METRIC(blasd_intake_bytes_limit),
-                           (double)blasd_account_limit(&server->intake.all)) |
-           http_metric_one(out, METRIC(blasd_http_memory_bytes),
-                           (double)blasd_account_used(&server->memory.all)) |
-           http_metric_one(out, METRIC(blasd_http_memory_bytes_limit),
-                           (double)blasd_account_limit(&server->memory.all));
-}
-
-static int put_spans(const struct http_server *server, struct blasd_buf *out) {
-    static const char *const outcomes[] = {"sent", "dropped", "refused"};
-    struct blasd_otlp_counts counts;
-    if (server->options->otlp == NULL) return 0;
-    counts = blasd_otlp_counts(server->options->otlp);
-    return http_metric_head(out, METRIC(blasd_otlp_spans_total)) |
-           http_metric_row(out, METRIC(blasd_otlp_spans_total), &outcomes[0], (double)counts.sent) |
-           http_metric_row(out, METRIC(blasd_otlp_spans_total), &outcomes[1],
-                           (double)counts.dropped) |
-           http_metric_row(out, METRIC(blasd_otlp_spans_total), &outcomes[2],
-                           (double)counts.refused);
+    const struct {
+        enum blasd_metric metric;
+        const _Atomic uint64_t *of_first;
+    } counters[] = {{METRIC(blasd_http_connections), &first->connections},
+                    {METRIC(blasd_http_requests_in_flight), &first->in_flight},
+                    {METRIC(blasd_http_requests_waiting), &first->waiting},
+                    {METRIC(blasd_http_received_bytes_total), &first->received_bytes},
+                    {METRIC(blasd_http_sent_bytes_total), &first->sent_bytes}};
+    struct blasd_histogram_sum redis = {0};
+    for (int code = 1; code < BLASD_E_COUNT; code++)
+        http_metric_row(rows, METRIC(blasd_http_problems_total),
+                        &blasd_err_info((enum blasd_code)code)->name,
+                        (double)sum(server, &first->problems[code]));
+    for (int class = BLASD_DEVICE_ANY; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        http_metric_row(rows, METRIC(blasd_jobs_sent_total), &classes[class],
+                        (double)sum(server, &first->sent[class]));
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        http_metric_row(rows, counters[i].metric, NULL, (double)sum(server, counters[i].of_first));
+    for (int i = 0; i < server->options->loops; i++)
+        blasd_histogram_sum(&server->metrics[i].redis, &redis);
+    http_metric_histogram(rows, METRIC(blasd_redis_call_seconds), NULL, &redis, blasd_bounds_us,
+                          1e6);
 }
 
 static int count_files(void) {
@@ -215,40 +154,75 @@ static double resident_bytes(void) {
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-static int put_process(const struct http_server *server, struct blasd_buf *out) {
-    struct rusage usage;
-    struct rlimit files;
-    int failed = 0;
-    getrusage(RUSAGE_SELF, &usage);
-    failed |= http_metric_one(out, METRIC(process_cpu_seconds_total),
-                              (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                                  (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
-    failed |= http_metric_one(out, METRIC(process_resident_memory_bytes), resident_bytes());
-    failed |=
-        http_metric_one(out, METRIC(process_start_time_seconds), (double)server->started_us / 1e6);
-    failed |= http_metric_one(out, METRIC(process_open_fds), count_files());
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-        failed |= http_metric_one(out, METRIC(process_max_fds), (double)files.rlim_cur);
-    return failed;
+static double seconds_of(const struct timeval *time) {
+    return (double)time->tv_sec + (double)time->tv_usec / 1e6;
 }
 
-static int put_build(const struct http_server *server, struct blasd_buf *out) {
+/* What is as it is now, without labels: the queue's view, memory and the process. */
+static void put_present(const struct http_loop *loop, struct http_metric_rows *rows) {
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    const struct http_server *server = loop->server;
+    struct rusage usage = {0};
+    struct rlimit files = {0};
+    (void)getrusage(RUSAGE_SELF, &usage);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    const struct {
+        enum blasd_metric metric;
+        double value;
+    } figures[] = {
+        {METRIC(blasd_queue_available), view->available ? 1 : 0},
+        {METRIC(blasd_queue_jobs), (double)view->jobs},
+        {METRIC(blasd_queue_jobs_limit), (double)view->jobs_limit},
+        {METRIC(blasd_queue_bytes), (double)view->bytes},
+        {METRIC(blasd_queue_bytes_limit), (double)view->bytes_limit},
+        {METRIC(blasd_intake_bytes), (double)blasd_account_used(&server->intake.all)},
+        {METRIC(blasd_intake_bytes_limit), (double)blasd_account_limit(&server->intake.all)},
+        {METRIC(blasd_http_memory_bytes), (double)blasd_account_used(&server->memory.all)},
+        {METRIC(blasd_http_memory_bytes_limit), (double)blasd_account_limit(&server->memory.all)},
+        {METRIC(process_cpu_seconds_total),
+         seconds_of(&usage.ru_utime) + seconds_of(&usage.ru_stime)},
+        {METRIC(process_resident_memory_bytes), resident_bytes()},
+        {METRIC(process_start_time_seconds), (double)server->started_us / 1e6},
+        {METRIC(process_open_fds), count_files()},
+        {METRIC(process_max_fds), (double)files.rlim_cur}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        http_metric_row(rows, figures[i].metric, NULL, figures[i].value);
+    for (int class = BLASD_DEVICE_CPU; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        http_metric_row(rows, METRIC(blasd_workers), &blasd_device_class_names[class],
+                        view->workers_of[class]);
+}
+
+/* How the service was started, and its spans. */
+static void put_options(const struct http_server *server, struct http_metric_rows *rows) {
     const char *version = server->options->version == NULL ? "" : server->options->version;
-    return http_metric_head(out, METRIC(blasd_build_info)) |
-           http_metric_row(out, METRIC(blasd_build_info), &version, 1);
+    http_metric_row(rows, METRIC(blasd_build_info), &version, 1);
+    for (int i = 0; blasd_limits_info(i) != NULL; i++) {
+        const char *values[] = {blasd_limits_info(i)->name, blasd_limits_info(i)->unit};
+        http_metric_row(rows, METRIC(blasd_limit), values,
+                        (double)blasd_limits_get(server->limits, i));
+    }
+    if (server->options->otlp == NULL) return;
+    struct blasd_otlp_counts counts = blasd_otlp_counts(server->options->otlp);
+    const struct {
+        const char *outcome;
+        uint64_t count;
+    } spans[] = {{"sent", counts.sent}, {"dropped", counts.dropped}, {"refused", counts.refused}};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        http_metric_row(rows, METRIC(blasd_otlp_spans_total), &spans[i].outcome,
+                        (double)spans[i].count);
 }
 
 static void show(struct http_exchange *exchange, const char *stats, size_t len) {
-    struct http_loop *loop = exchange->home;
-    struct http_server *server = loop->server;
+    struct http_server *server = exchange->home->server;
     struct blasd_buf out;
-    int failed;
+    struct http_metric_rows rows = {.out = &out};
     blasd_buf_init(&out, 64 * BLASD_MIB);
-    failed = put_build(server, &out) | put_requests(server, &out) | put_problems(server, &out) |
-             put_sent(server, &out) | put_queue(loop, &out) | http_stats_metrics(stats, len, &out) |
-             put_http(server, &out) | put_redis(server, &out) | put_limits(server, &out) |
-             put_spans(server, &out) | put_process(server, &out);
-    if (failed == 0)
+    put_requests(server, &rows);
+    put_counted(server, &rows);
+    put_present(exchange->home, &rows);
+    http_stats_metrics(stats, len, &rows);
+    put_options(server, &rows);
+    if (rows.failed == 0)
         http_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, http_buf(&out));
     else
         http_reply_no_memory(exchange);

@@ -3,12 +3,11 @@
 #ifndef BLASD_HTTP_STATS_METRICS_H
 #define BLASD_HTTP_STATS_METRICS_H
 
-#include "base/buf.h"
+#include "http/metric_rows.h"
 
-/* Appends what jobs were submitted and how they ended, in the whole deployment since its queue was
- * made, and a family for each figure that some worker tells, with a row for each worker that does.
- * `stats` is what BLASD_FIGURES_STATS gives; text that is not that adds nothing. 0, or not
- * where memory has run out. */
-int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out);
+/* Writes what jobs were submitted and how they ended, in the whole deployment since its queue was
+ * made, and a row of each figure for each worker that tells it. `stats` is what BLASD_FIGURES_STATS
+ * gives; text that is not that adds nothing. */
+void http_stats_metrics(const char *stats, size_t len, struct http_metric_rows *rows);
 
 #endif
