@@ -4,6 +4,7 @@
 #ifndef BLASD_BASE_TEXT_H
 #define BLASD_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,12 @@
 size_t blasd_text_join(char *out, size_t size, const char *a, const char *b, const char *c);
 /* Writes `number` in decimal digits; returns their count. */
 size_t blasd_text_number(char out[BLASD_TEXT_NUMBER], uint64_t number);
+
+/* Length of the UTF-8 character that begins at `text`, or 0 where none does: no overlong forms, no
+ * surrogates, nothing above U+10FFFF. */
+size_t blasd_utf8_len(const char *text, const char *end);
+/* Whether all of it is UTF-8, without a zero. */
+bool blasd_utf8_text(const char *text, size_t len);
 
 /* Writes "inputs.NAME", as errors call an input, cut to fit, and returns it. */
 #define BLASD_INPUT_FIELD 64

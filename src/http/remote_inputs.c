@@ -131,8 +131,8 @@ static int check_urls(const struct http_exchange *exchange, const struct blasd_b
         int rc;
         if (input->remote == NULL) continue;
         snprintf(field, sizeof field, "inputs.%s", input->name);
-        rc = blasd_outgoing_check(outgoing, json_string_value(input->remote->url),
-                                  json_string_length(input->remote->url), field, plain, err);
+        rc = blasd_outgoing_check(outgoing, input->remote->url,
+                                  strlen(input->remote->url), field, plain, err);
         if (rc != 0) return rc;
     }
     return 0;

@@ -108,22 +108,40 @@ void http_tensors_patch_body(struct http_exchange *exchange, const void *bytes, 
                         "the body is larger than what can be changed of a tensor");
 }
 
-/* {"life_s": N} */
+/* A body {"life_s": N}. */
+struct life {
+    struct blasd_json_text text;
+    int members;
+    int64_t seconds; /* 0: it does not say */
+};
+
+static int read_member(void *arg, const char *quote, const char *name, const char *value,
+                       const char **next, struct blasd_err *err) {
+    struct life *life = arg;
+    (void)quote;
+    life->members++;
+    if (strcmp(name, "life_s") == 0 && !blasd_json_whole(value, life->text.end, &life->seconds))
+        life->seconds = 0;
+    return blasd_json_check(&life->text, value, 1, next, err);
+}
+
 static int read_life(const struct http_exchange *exchange, uint64_t *life_s,
                      struct blasd_err *err) {
     const struct blasd_buf *body = &exchange->body.kept;
     uint64_t most = exchange->home->server->limits->tensor_life_most_s;
-    json_error_t problem;
-    json_t *root, *life;
-    bool good;
-    root = blasd_json_load(body->len == 0 ? "" : body->data, body->len, 8, &problem);
-    life = json_object_get(root, "life_s");
-    good = json_object_size(root) == 1 && json_is_integer(life) && json_integer_value(life) >= 1 &&
-           (uint64_t)json_integer_value(life) <= most;
-    if (good) *life_s = (uint64_t)json_integer_value(life);
-    json_decref(root);
-    if (good) return 0;
-    if (root == NULL) return blasd_fail(err, BLASD_E_malformed_json, "", "%.140s", problem.text);
+    struct life life = {.members = 0};
+    struct blasd_buf copy;
+    const char *p;
+    int rc = blasd_json_hold(&copy, body->data, body->len, 8, &life.text, err);
+    p = rc == 0 ? blasd_json_space(life.text.start) : NULL;
+    if (rc == 0)
+        rc = *p == '{' ? blasd_json_members(&life.text, p, read_member, &life, &p, err)
+                       : blasd_json_check(&life.text, p, 0, &p, err);
+    if (rc == 0) rc = blasd_json_end(&life.text, p, "the value", err);
+    blasd_buf_release(&copy);
+    if (rc != 0) return rc;
+    *life_s = (uint64_t)life.seconds;
+    if (life.members == 1 && life.seconds >= 1 && (uint64_t)life.seconds <= most) return 0;
     return blasd_fail(err, BLASD_E_invalid_field, "life_s",
                       "the body is {\"life_s\": N}, and N a whole number of seconds from 1 to %llu "
                       "(limit tensor_life_most_s)",

@@ -154,38 +154,15 @@ static int read_inputs(struct reading *reading, const char *value, const char **
     return blasd_json_members(reading->text, value, read_input, reading, next, err);
 }
 
-static int read_params(struct reading *reading, const char *value, const char **next,
-                       struct blasd_err *err) {
-    json_t *params;
-    int rc;
-    if (*value != '{')
-        return blasd_fail(err, BLASD_E_invalid_field, "params",
-                          "params must be a JSON object of parameters by name");
-    if ((rc = blasd_json_value(reading->text, value, &params, next, err)) != 0) return rc;
-    rc = blasd_request_fields_value(&reading->fields, BLASD_IN_BODY, "params", params, err);
-    json_decref(params);
-    return rc;
-}
-
-static int read_op(struct reading *reading, const char *value, const char **next,
-                   struct blasd_err *err) {
-    char word[BLASD_JSON_WORD];
-    int rc;
-    if (*value != '"') return blasd_fail(err, BLASD_E_invalid_field, "op", "op must be a string");
-    rc = blasd_json_word(reading->text, value, word, next, err);
-    if (rc != 0) return rc;
-    return blasd_request_fields_text(&reading->fields, BLASD_IN_BODY, "op", word, strlen(word),
-                                     err);
-}
-
 static int read_step_member(void *arg, const char *quote, const char *name, const char *value,
                             const char **next, struct blasd_err *err) {
     struct reading *reading = arg;
     char shown[BLASD_SANITIZED_MAX];
     (void)quote;
-    if (strcmp(name, "op") == 0) return read_op(reading, value, next, err);
     if (strcmp(name, "inputs") == 0) return read_inputs(reading, value, next, err);
-    if (strcmp(name, "params") == 0) return read_params(reading, value, next, err);
+    if (strcmp(name, "op") == 0 || strcmp(name, "params") == 0)
+        return blasd_request_fields_json(&reading->fields, BLASD_IN_BODY, name, reading->text,
+                                         value, next, err);
     return blasd_fail(err, BLASD_E_unknown_field, blasd_sanitize(shown, name, strlen(name)),
                       "a step has op, inputs and params; priority, deadline_ms and device are the "
                       "whole graph's");
@@ -246,8 +223,9 @@ static int read_step(void *arg, const char *quote, const char *name, const char 
 }
 
 /* "STEP" or "STEP.OUTPUT" */
-static int read_result(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                       const char *p, const char **next, struct blasd_err *err) {
+static int read_result(void *arg, const char *p, const char **next, struct blasd_err *err) {
+    const struct members *members = arg;
+    struct blasd_graph_in *graph = members->graph;
     struct graph_reference *to;
     char *dot;
     if (*p != '"')
@@ -258,7 +236,7 @@ static int read_result(struct blasd_graph_in *graph, const struct blasd_json_tex
                           "a graph may have %llu results (limit graph_results)",
                           (unsigned long long)graph->limits->graph_results);
     if ((to = add_reference(&graph->results, err)) == NULL) return -(int)BLASD_E_no_space;
-    if (blasd_json_word(text, p, to->name, next, err) != 0) return -(int)err->code;
+    if (blasd_json_word(members->text, p, to->name, next, err) != 0) return -(int)err->code;
     dot = strchr(to->name, '.');
     if (dot == NULL) return 0;
     if (dot[1] == '\0')
@@ -268,23 +246,11 @@ static int read_result(struct blasd_graph_in *graph, const struct blasd_json_tex
     return 0;
 }
 
-static int read_results(struct blasd_graph_in *graph, const struct blasd_json_text *text,
-                        const char *p, const char **next, struct blasd_err *err) {
-    int rc;
-    if (*p != '[')
-        return blasd_fail(err, BLASD_E_invalid_field, "results",
-                          "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
-    p = blasd_json_space(p + 1);
-    while (*p != ']') {
-        if (graph->results.count > 0) {
-            if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
-            p = blasd_json_space(p + 1);
-        }
-        if ((rc = read_result(graph, text, p, &p, err)) != 0) return rc;
-        p = blasd_json_space(p);
-    }
-    *next = p + 1;
-    return 0;
+static int read_results(struct members *members, const char *p, const char **next,
+                        struct blasd_err *err) {
+    if (*p == '[') return blasd_json_items(members->text, p, read_result, members, next, err);
+    return blasd_fail(err, BLASD_E_invalid_field, "results",
+                      "results must be a list of names, \"STEP\" or \"STEP.OUTPUT\"");
 }
 
 int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_text *text,
@@ -294,7 +260,7 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
     bool steps = strcmp(name, "steps") == 0, *has = steps ? &graph->has_steps : &graph->has_results;
     if (*has) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
     *has = true;
-    if (!steps) return read_results(graph, text, value, next, err);
+    if (!steps) return read_results(&members, value, next, err);
     if (*value != '{')
         return blasd_fail(err, BLASD_E_invalid_field, name,
                           "steps must be an object of steps by name");
@@ -303,14 +269,11 @@ int blasd_graph_in_member(struct blasd_graph_in *graph, const struct blasd_json_
 
 int graph_in_text(struct blasd_graph_in *graph, const char *name, const struct blasd_buf *from,
                   struct blasd_err *err) {
-    struct blasd_json_text text = {.start = from->data,
-                                   .depth_max = (int)graph->limits->json_depth};
+    struct blasd_json_text text = {from->data, from->data + from->len,
+                                   (int)graph->limits->json_depth};
     const char *end;
     int rc;
     if (from->len == 0) return 0;
-    text.end = from->data + from->len - BLASD_JSON_SLACK;
     rc = blasd_graph_in_member(graph, &text, name, blasd_json_space(text.start), &end, err);
-    if (rc == 0 && blasd_json_space(end) != text.end)
-        rc = blasd_json_fail(&text, end, err, "something follows the JSON of %s", name);
-    return rc;
+    return rc == 0 ? blasd_json_end(&text, end, name, err) : rc;
 }

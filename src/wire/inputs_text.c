@@ -28,9 +28,7 @@ static int read_all(struct pass *pass, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_invalid_field, BLASD_INPUTS_TEXT,
                           "inputs must be the text of a JSON object, of inputs by name");
     if ((rc = blasd_json_members(&pass->text, p, read_input, pass, &p, err)) != 0) return rc;
-    p = blasd_json_space(p);
-    if (p == pass->text.end) return 0;
-    return blasd_json_fail(&pass->text, p, err, "something follows the object of inputs");
+    return blasd_json_end(&pass->text, p, "the object of inputs", err);
 }
 
 int blasd_inputs_text(struct blasd_named_inputs *inputs, const struct blasd_limits *limits,
@@ -38,16 +36,12 @@ int blasd_inputs_text(struct blasd_named_inputs *inputs, const struct blasd_limi
     struct pass pass = {.inputs = inputs};
     struct blasd_buf copy;
     int rc;
-    blasd_buf_init(&copy, (size_t)limits->envelope_bytes + BLASD_JSON_SLACK);
-    if (blasd_buf_add(&copy, text, len) != 0 ||
-        blasd_buf_add(&copy, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0) {
-        rc = blasd_fail(err, BLASD_E_body_too_large, BLASD_INPUTS_TEXT,
-                        "the text of inputs is larger than %llu bytes, the limit envelope_bytes",
-                        (unsigned long long)limits->envelope_bytes);
-    } else {
-        pass.text = (struct blasd_json_text){copy.data, copy.data + len, (int)limits->json_depth};
-        rc = read_all(&pass, err);
-    }
+    if (len > limits->envelope_bytes)
+        return blasd_fail(err, BLASD_E_body_too_large, BLASD_INPUTS_TEXT,
+                          "the text of inputs is larger than %llu bytes, the limit envelope_bytes",
+                          (unsigned long long)limits->envelope_bytes);
+    rc = blasd_json_hold(&copy, text, len, (int)limits->json_depth, &pass.text, err);
+    if (rc == 0) rc = read_all(&pass, err);
     if (rc != 0 && err->code == BLASD_E_malformed_json) { /* which the body is not */
         struct blasd_err why = *err;
         rc = blasd_fail(err, BLASD_E_invalid_field, BLASD_INPUTS_TEXT,

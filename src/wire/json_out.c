@@ -3,29 +3,12 @@
 
 #include "base/clock.h"
 #include "base/hex.h"
+#include "base/text.h"
 #include "wire/number.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
-
-/* Length of the UTF-8 character that begins at `p`, or 0 where none does: no overlong forms, no
- * surrogates, nothing above U+10FFFF. */
-static size_t utf8_len(const unsigned char *p, const unsigned char *end) {
-    size_t left = (size_t)(end - p);
-    unsigned char low = 0x80, high = 0xbf;
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (len == 1) return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < len) return 0;
-    if (p[0] == 0xe0) low = 0xa0;
-    if (p[0] == 0xed) high = 0x9f;
-    if (p[0] == 0xf0) low = 0x90;
-    if (p[0] == 0xf4) high = 0x8f;
-    if (p[1] < low || p[1] > high) return 0;
-    for (size_t i = 2; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    return len;
-}
 
 static void escape_ascii(struct json_out *out, unsigned char c) {
     char text[6] = {'\\', (char)c};
@@ -50,7 +33,8 @@ void json_out_escaped(struct json_out *out, const char *text, size_t len) {
     while (p < end) {
         size_t n = 1;
         bool plain = *p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\';
-        if (!plain && *p >= 0x80) plain = (n = utf8_len(p, end)) != 0;
+        if (!plain && *p >= 0x80)
+            plain = (n = blasd_utf8_len((const char *)p, (const char *)end)) != 0;
         if (plain) {
             p += n;
             continue;

@@ -1,6 +1,9 @@
-/* Steps through a JSON text, and jansson behind a check of depth. */
+/* Steps through a JSON text, and checks what it steps over where that is to be read by name. */
 #include "wire/json_text.h"
 
+#include "base/text.h"
+
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,15 +40,6 @@ const char *blasd_json_string_end(const char *p, const char *end) {
     return NULL;
 }
 
-/* jansson, whose messages quote the text: what is not printable ASCII there shows as '?'. */
-static json_t *load(const char *text, size_t len, size_t flags, json_error_t *problem) {
-    json_t *root = json_loadb(text, len, flags, problem);
-    if (root != NULL) return root;
-    for (char *p = problem->text; *p != '\0'; p++)
-        if (*p < ' ' || *p > '~') *p = '?';
-    return NULL;
-}
-
 bool blasd_json_plain(const char *p, const char *end, const char **next) {
     if (*p != '"') return false;
     for (p++; p < end && *p != '"'; p++)
@@ -54,15 +48,7 @@ bool blasd_json_plain(const char *p, const char *end, const char **next) {
     return p < end;
 }
 
-int blasd_json_string(const struct blasd_json_text *text, const char *p, json_t **ret,
-                      const char **next, struct blasd_err *err) {
-    json_error_t problem;
-    if (*p != '"') return blasd_json_fail(text, p, err, "expected a string in double quotes");
-    *next = blasd_json_string_end(p, text->end);
-    if (*next == NULL) return blasd_json_fail(text, p, err, "this string has no closing quote");
-    *ret = load(p, (size_t)(*next - p), JSON_DECODE_ANY, &problem);
-    return *ret != NULL ? 0 : blasd_json_fail(text, p, err, "%.120s", problem.text);
-}
+/* ---- strings ---- */
 
 /* What stands behind a backslash for one byte, or 0. */
 static char meant_by(char escape) {
@@ -71,60 +57,97 @@ static char meant_by(char escape) {
     return at != NULL ? meant[at - escapes] : '\0';
 }
 
-/* Printable ASCII from `p` to `end`, with escapes of one byte: false where there is anything else.
- * `out` has room for as much; *len bytes of it are used. */
-static bool inside_plain(const char *p, const char *end, char *out, size_t *len) {
-    char *to = out;
-    while (p < end) {
-        char c = *p++;
-        if (c < ' ' || c > '~') return false;
-        if (c == '\\' && (c = meant_by(*p++)) == '\0') return false;
-        *to++ = c;
+/* The four hexadecimal digits at `p`; -1 where they are none. */
+static int32_t hex_four(const char *p, const char *end) {
+    int32_t value = 0;
+    if (end - p < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = (char)(p[i] | 0x20);
+        if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) return -1;
+        value = value << 4 | (c <= '9' ? p[i] - '0' : c - 'a' + 10);
     }
-    *len = (size_t)(to - out);
-    return true;
+    return value;
+}
+
+/* Writes the character as UTF-8; returns its length. */
+static size_t utf8_write(char out[4], int32_t c) {
+    size_t len = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(len == 1 ? c : (0xf0 << (4 - len) & 0xff) | c);
+    return len;
+}
+
+/* Reads the escape whose backslash is at *p; 0: it is none. U+0000 is none: texts end in a zero. */
+static size_t read_escape(const char **p, const char *end, char out[4]) {
+    const char *at = *p + 1;
+    int32_t c, low;
+    *p = at + 1;
+    if ((out[0] = meant_by(*at)) != '\0') return 1;
+    if (*at != 'u' || (c = hex_four(at + 1, end)) <= 0) return 0;
+    *p = at += 5;
+    if (c >= 0xd800 && c < 0xdc00 && end - at >= 6 && at[0] == '\\' && at[1] == 'u') {
+        low = hex_four(at + 2, end);
+        if (low < 0xdc00 || low > 0xdfff) return 0;
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        *p = at + 6;
+    }
+    return c >= 0xd800 && c < 0xe000 ? 0 : utf8_write(out, c);
+}
+
+/* Reads the string at `p` into `out`, as many bytes as there is `room` for: *len are used. */
+static int read_string(const struct blasd_json_text *text, const char *p, char *out, size_t room,
+                       size_t *len, const char **next, struct blasd_err *err) {
+    const char *end;
+    *len = 0;
+    if (*p != '"') return blasd_json_fail(text, p, err, "expected a string in double quotes");
+    if ((end = blasd_json_string_end(p, text->end)) == NULL)
+        return blasd_json_fail(text, p, err, "this string has no closing quote");
+    *next = end--;
+    for (p++; p < end;) {
+        const char *from = p;
+        char escaped[4];
+        size_t n;
+        while (p < end && *p >= ' ' && *p <= '~' && *p != '\\') p++;
+        n = (size_t)(p - from);
+        if (n == 0 && *p == '\\') {
+            n = read_escape(&p, end, escaped);
+            if (n == 0) return blasd_json_fail(text, from, err, "this is no escape of JSON");
+            from = escaped;
+        } else if (n == 0) {
+            n = (unsigned char)*p < ' ' ? 0 : blasd_utf8_len(p, end);
+            if (n == 0)
+                return blasd_json_fail(text, p, err,
+                                       "a control character that is not escaped, or no UTF-8");
+            p += n;
+        }
+        if (n > room - *len) n = room - *len;
+        if (n > 0) memcpy(out + *len, from, n);
+        *len += n;
+    }
+    return 0;
 }
 
 int blasd_json_inside(const struct blasd_json_text *text, const char *p, struct blasd_buf *to,
                       const char **next, struct blasd_err *err) {
     const char *end = blasd_json_string_end(p, text->end);
-    size_t most = end == NULL ? 0 : (size_t)(end - p);
-    json_t *string;
+    size_t most = end == NULL ? 1 : (size_t)(end - p);
     int rc;
     blasd_buf_init(to, most);
-    if (end != NULL && blasd_buf_reserve(to, most) == 0 &&
-        inside_plain(p + 1, end - 1, to->data, &to->len)) {
-        *next = end;
-        return 0;
-    }
-    if ((rc = blasd_json_string(text, p, &string, next, err)) != 0) return rc;
-    to->len = 0;
-    rc = blasd_buf_add(to, json_string_value(string), json_string_length(string)) == 0
-             ? 0
-             : blasd_no_memory(err);
-    json_decref(string);
+    if (blasd_buf_reserve(to, most) != 0) return blasd_no_memory(err);
+    rc = read_string(text, p, to->data, most - 1, &to->len, next, err);
+    to->data[to->len] = '\0';
     return rc;
 }
 
 int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
                     const char **next, struct blasd_err *err) {
-    json_t *string = NULL;
     size_t len;
-    int rc;
-    if (blasd_json_plain(p, text->end, next) && *next - p - 2 < BLASD_JSON_WORD) {
-        len = (size_t)(*next - p) - 2;
-        memcpy(word, p + 1, len);
-        word[len] = '\0';
-        return 0;
-    }
-    if ((rc = blasd_json_string(text, p, &string, next, err)) != 0) return rc;
-    len = json_string_length(string);
-    if (len > BLASD_JSON_WORD - 1) len = BLASD_JSON_WORD - 1;
-    memcpy(word, json_string_value(string), len);
+    int rc = read_string(text, p, word, BLASD_JSON_WORD - 1, &len, next, err);
     word[len] = '\0';
-    json_decref(string);
-    return 0;
+    return rc;
 }
+
+/* ---- values ---- */
 
 enum { OTHER, COMMA, OPEN, CLOSE, QUOTE };
 static const unsigned char kinds[256] = {
@@ -174,7 +197,7 @@ int blasd_json_members(const struct blasd_json_text *text, const char *p,
                        int (*member)(void *arg, const char *quote, const char *name,
                                      const char *value, const char **next, struct blasd_err *err),
                        void *arg, const char **next, struct blasd_err *err) {
-    char name[BLASD_JSON_WORD];
+    char name[BLASD_JSON_WORD] = "";
     int rc;
     p = blasd_json_space(p + 1);
     if (*p != '}') {
@@ -194,6 +217,26 @@ int blasd_json_members(const struct blasd_json_text *text, const char *p,
     }
     *next = p + 1;
     return 0;
+}
+
+static int pick_member(void *arg, const char *quote, const char *name, const char *value,
+                       const char **next, struct blasd_err *err) {
+    struct blasd_json_pick *pick = arg;
+    int i = 0;
+    while (pick->names[i] != NULL && strcmp(pick->names[i], name) != 0) i++;
+    if (pick->names[i] == NULL && !pick->other) {
+        pick->other = true;
+        memcpy(pick->name, name, sizeof pick->name);
+    } else if (pick->names[i] != NULL && pick->at[i] != NULL) {
+        return blasd_json_fail(pick->text, quote, err, "a duplicate of %s", name);
+    }
+    if (pick->names[i] != NULL) pick->at[i] = value;
+    return blasd_json_skip(pick->text, value, next, err);
+}
+
+int blasd_json_members_pick(const char *p, struct blasd_json_pick *pick, const char **next,
+                            struct blasd_err *err) {
+    return blasd_json_members(pick->text, p, pick_member, pick, next, err);
 }
 
 /* Commas among the next 64-byte blocks of nothing but numbers: the common case, several bytes at a
@@ -236,64 +279,100 @@ uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char 
     return leaves > empty ? leaves - empty : 0;
 }
 
-/* The first bracket that nests deeper than `most`, or NULL. */
-static const char *too_deep(const char *text, size_t len, int most) {
-    const char *p = text, *end = text + len;
-    int depth = 0;
-    for (; p < end; p++) {
-        unsigned kind = kinds[(unsigned char)*p];
-        if (kind == OPEN && ++depth > most) return p;
-        if (kind == CLOSE) depth--;
-        if (kind != QUOTE) continue;
-        p = blasd_json_string_end(p, end);
-        if (p == NULL) return NULL; /* jansson will say so */
-        p--;
+int blasd_json_items(const struct blasd_json_text *text, const char *p,
+                     int (*item)(void *arg, const char *value, const char **next,
+                                 struct blasd_err *err),
+                     void *arg, const char **next, struct blasd_err *err) {
+    int rc;
+    p = blasd_json_space(p + 1);
+    while (*p != ']') {
+        if ((rc = item(arg, p, &p, err)) != 0) return rc;
+        p = blasd_json_space(p);
+        if (*p == ']') break;
+        if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
+        p = blasd_json_space(p + 1);
+        if (*p == ']') return blasd_json_fail(text, p, err, "expected a value behind ','");
     }
-    return NULL;
+    *next = p + 1;
+    return 0;
 }
 
-/* jansson's reading, with duplicate members refused. */
-static json_t *read_strictly(const char *text, size_t len, size_t flags, json_error_t *problem) {
-    const char *zero = memchr(text, '\0', len);
-    json_t *root;
-    flags |= JSON_REJECT_DUPLICATES;
-    if (zero != NULL) { /* jansson takes one behind a number */
-        memset(problem, 0, sizeof *problem);
-        problem->position = (int)(zero - text);
-        snprintf(problem->text, sizeof problem->text, "a zero byte is not JSON");
-        return NULL;
+bool blasd_json_whole(const char *p, const char *end, int64_t *ret) {
+    const char *next;
+    uint64_t magnitude = 0;
+    bool negative = false;
+    double value;
+    enum blasd_number_int kind = blasd_number_read_int(p, end, &next, &magnitude, &negative);
+    if (next == NULL || kind == BLASD_INT_RANGE) return false;
+    if (kind == BLASD_INT_OK) {
+        *ret = (int64_t)(negative ? 0 - magnitude : magnitude);
+        return magnitude <= (uint64_t)INT64_MAX + negative;
     }
-    root = load(text, len, flags, problem);
-    /* 18446744073709551616 is a number like any other, only no int64: whoever wants an integer then
-     * refuses it by its name */
-    if (root == NULL && json_error_code(problem) == json_error_numeric_overflow)
-        root = load(text, len, flags | JSON_DECODE_INT_AS_REAL, problem);
-    return root;
+    blasd_number_read(p, end, &value);
+    if (!(fabs(value) <= 0x1p53) || floor(value) != value) return false;
+    *ret = (int64_t)value;
+    return true;
 }
 
-json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
-    const char *deep = too_deep(text, len, most);
-    if (deep == NULL) return read_strictly(text, len, 0, problem);
-    memset(problem, 0, sizeof *problem);
-    problem->position = (int)(deep - text);
-    snprintf(problem->text, sizeof problem->text,
-             "nested deeper than %d levels, the limit json_depth", most);
-    return NULL;
+/* A value that is checked. */
+struct checking {
+    const struct blasd_json_text *text;
+    int depth; /* lists and objects around it */
+};
+
+static int check_item(void *arg, const char *value, const char **next, struct blasd_err *err) {
+    const struct checking *checking = arg;
+    return blasd_json_check(checking->text, value, checking->depth, next, err);
 }
 
-int blasd_json_value(const struct blasd_json_text *text, const char *p, json_t **ret,
+static int check_member(void *arg, const char *quote, const char *name, const char *value,
+                        const char **next, struct blasd_err *err) {
+    (void)quote;
+    (void)name;
+    return check_item(arg, value, next, err);
+}
+
+static int check_plain(const struct blasd_json_text *text, const char *p, const char **next,
+                       struct blasd_err *err) {
+    static const char *const words[] = {"true", "false", "null"};
+    double value;
+    for (int i = 0; i < 3; i++)
+        if (strncmp(p, words[i], strlen(words[i])) == 0) {
+            *next = p + strlen(words[i]);
+            return 0;
+        }
+    if ((*next = blasd_number_read(p, text->end, &value)) == NULL)
+        return blasd_json_fail(text, p, err, "expected a value");
+    if (isfinite(value)) return 0;
+    return blasd_json_fail(text, p, err, "this number is beyond the range of float64");
+}
+
+int blasd_json_check(const struct blasd_json_text *text, const char *p, int depth,
                      const char **next, struct blasd_err *err) {
-    json_error_t problem;
-    const char *deep;
-    int rc = blasd_json_skip(text, p, next, err);
-    *ret = NULL;
-    if (rc != 0) return rc;
-    deep = too_deep(p, (size_t)(*next - p), text->depth_max - 1); /* it stands in an object */
-    if (deep != NULL)
-        return blasd_json_fail(
-            text, deep, err, "nested deeper than %d levels, the limit json_depth", text->depth_max);
-    *ret = read_strictly(p, (size_t)(*next - p), JSON_DECODE_ANY, &problem);
-    if (*ret != NULL) return 0;
-    return blasd_json_fail(text, p + (problem.position > 0 ? problem.position : 0), err, "%.140s",
-                           problem.text);
+    struct checking inner = {text, depth + 1};
+    size_t len;
+    if (*p == '"') return read_string(text, p, NULL, 0, &len, next, err);
+    if (*p != '[' && *p != '{') return check_plain(text, p, next, err);
+    if (depth >= text->depth_max)
+        return blasd_json_fail(text, p, err, "nested deeper than %d levels, the limit json_depth",
+                               text->depth_max);
+    return *p == '[' ? blasd_json_items(text, p, check_item, &inner, next, err)
+                     : blasd_json_members(text, p, check_member, &inner, next, err);
+}
+
+int blasd_json_hold(struct blasd_buf *to, const char *from, size_t len, int depth_max,
+                    struct blasd_json_text *text, struct blasd_err *err) {
+    blasd_buf_init(to, len + BLASD_JSON_SLACK);
+    if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0) return blasd_no_memory(err);
+    if (len > 0) memcpy(to->data, from, len);
+    memset(to->data + len, 0, BLASD_JSON_SLACK);
+    to->len = len;
+    *text = (struct blasd_json_text){to->data, to->data + len, depth_max};
+    return 0;
+}
+
+int blasd_json_end(const struct blasd_json_text *text, const char *p, const char *what,
+                   struct blasd_err *err) {
+    p = blasd_json_space(p);
+    return p == text->end ? 0 : blasd_json_fail(text, p, err, "something follows %s", what);
 }

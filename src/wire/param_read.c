@@ -1,6 +1,7 @@
 /* Parameters: types and ranges as the operation's descriptor states them. */
 #include "wire/param_read.h"
 
+#include "base/text.h"
 #include "wire/sanitize.h"
 
 #include <math.h>
@@ -60,89 +61,99 @@ static bool special(const char *text, double *ret) {
     return true;
 }
 
-static bool whole(double value) {
-    return fabs(value) <= 0x1p53 && floor(value) == value;
+/* A value that was sent, and what it looks like in a message. */
+struct sent {
+    enum { NUMBER, TRUTH, WORD, OTHER } kind;
+    double number; /* of a truth 0 or 1 */
+    bool whole;    /* it is `integer` */
+    int64_t integer;
+    char word[BLASD_JSON_WORD];
+    const char *shown;
+};
+
+/* Reads the number at `p`; one past it, or NULL where there is none. */
+static const char *look_at_number(const char *p, const char *end, struct sent *sent) {
+    sent->kind = NUMBER;
+    sent->whole = blasd_json_whole(p, end, &sent->integer);
+    return blasd_number_read(p, end, &sent->number);
 }
 
-/* What a JSON value looks like in a message. */
-static const char *show(const json_t *value, char *text, size_t size) {
-    char clean[BLASD_SANITIZED_MAX];
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: snprintf(text, size, "an object"); break;
-    case JSON_ARRAY: snprintf(text, size, "a list"); break;
-    case JSON_STRING:
-        snprintf(text, size, "\"%s\"",
-                 blasd_sanitize(clean, json_string_value(value), json_string_length(value)));
-        break;
-    case JSON_INTEGER: snprintf(text, size, "%lld", (long long)json_integer_value(value)); break;
-    case JSON_REAL: snprintf(text, size, "%.12g", json_real_value(value)); break;
-    case JSON_NULL: snprintf(text, size, "null (leave it out for its default)"); break;
-    default: snprintf(text, size, json_is_true(value) ? "true" : "false");
-    }
-    return text;
-}
-
-/* `shown` is what the user wrote. */
-static int read_value(const struct blasd_param *param, const json_t *from, const char *shown,
-                      struct blasd_value *ret, struct blasd_err *err) {
-    double number = json_number_value(from);
+static int take(const struct blasd_param *param, const struct sent *sent, struct blasd_value *ret,
+                struct blasd_err *err) {
+    double number = sent->number;
+    bool numeric = sent->kind == NUMBER;
     *ret = (struct blasd_value){.given = true};
     switch (param->kind) {
     case BLASD_PARAM_BOOL:
-        if (!json_is_boolean(from) && !(json_is_integer(from) && (number == 0 || number == 1)))
-            break;
-        ret->b = json_is_true(from) || number == 1;
-        return 0;
+        ret->b = number == 1;
+        if (sent->kind == TRUTH || (numeric && (number == 0 || number == 1))) return 0;
+        break;
     case BLASD_PARAM_INT:
-        if (!json_is_number(from) || (json_is_real(from) && !whole(number)) ||
-            !blasd_param_allows(param, number))
-            break;
-        ret->i = json_is_integer(from) ? json_integer_value(from) : (int64_t)number;
-        return 0;
+        ret->i = sent->integer;
+        if (numeric && sent->whole && blasd_param_allows(param, number)) return 0;
+        break;
     case BLASD_PARAM_FLOAT:
-        if (!json_is_number(from) &&
-            !(json_is_string(from) && special(json_string_value(from), &number)))
-            break;
-        if (!blasd_param_allows(param, number)) break;
+        numeric = numeric || (sent->kind == WORD && special(sent->word, &number));
         ret->f = number;
-        return 0;
+        if (numeric && blasd_param_allows(param, number)) return 0;
+        break;
     case BLASD_PARAM_CHOICE:
-        if (!json_is_string(from)) break;
-        for (int i = 0; param->choices[i] != NULL; i++)
-            if (strcmp(param->choices[i], json_string_value(from)) == 0) {
-                ret->choice = i;
-                return 0;
-            }
+        for (int i = 0; sent->kind == WORD && param->choices[i] != NULL; i++) {
+            ret->choice = i;
+            if (strcmp(param->choices[i], sent->word) == 0) return 0;
+        }
         break;
     }
-    return refuse(param, shown, err);
+    return refuse(param, sent->shown, err);
 }
 
-int blasd_param_read_value(const struct blasd_param *param, const json_t *from,
-                           struct blasd_value *ret, struct blasd_err *err) {
-    char shown[64];
-    return read_value(param, from, show(from, shown, sizeof shown), ret, err);
-}
-
-/* What a text means where a value of that kind is wanted: new reference. */
-static json_t *value_of(enum blasd_param_kind kind, const char *text) {
-    static const char *const words[] = {"false", "False", "0", "true", "True", "1"};
-    json_t *number = NULL;
-    for (size_t i = 0; kind == BLASD_PARAM_BOOL && i < 6; i++)
-        if (strcmp(text, words[i]) == 0) return json_boolean(i >= 3);
-    if ((kind == BLASD_PARAM_INT || kind == BLASD_PARAM_FLOAT) && text[0] != '\0' &&
-        text[strspn(text, "+-.0123456789eE")] == '\0')
-        number = json_loads(text, JSON_DECODE_ANY, NULL);
-    return number != NULL ? number : json_string(text);
+int blasd_param_read_json(const struct blasd_param *param, const struct blasd_json_text *text,
+                          const char *p, struct blasd_value *ret, const char **next,
+                          struct blasd_err *err) {
+    char clean[BLASD_SANITIZED_MAX], shown[BLASD_SANITIZED_MAX + 2];
+    struct sent sent = {.kind = OTHER, .shown = shown};
+    int rc = blasd_json_check(text, p, 2, next, err);
+    if (rc != 0) return rc;
+    if (*p == '"') {
+        sent.kind = WORD;
+        if ((rc = blasd_json_word(text, p, sent.word, next, err)) != 0) return rc;
+        snprintf(shown, sizeof shown, "\"%s\"",
+                 blasd_sanitize(clean, sent.word, strlen(sent.word)));
+        return take(param, &sent, ret, err);
+    }
+    if (*p == 't' || *p == 'f') {
+        sent.kind = TRUTH;
+        sent.number = *p == 't';
+    } else if (*p == '[' || *p == '{' || *p == 'n') {
+        sent.shown = *p == '['   ? "a list"
+                     : *p == '{' ? "an object"
+                                 : "null (leave it out for its default)";
+        return take(param, &sent, ret, err);
+    } else {
+        look_at_number(p, text->end, &sent);
+    }
+    blasd_sanitize(shown, p, (size_t)(*next - p));
+    return take(param, &sent, ret, err);
 }
 
 int blasd_param_read_text(const struct blasd_param *param, const char *text,
                           struct blasd_value *ret, struct blasd_err *err) {
-    char clean[BLASD_SANITIZED_MAX], shown[64];
-    json_t *value = value_of(param->kind, text);
-    int rc;
+    static const char *const words[] = {"false", "False", "0", "true", "True", "1"};
+    char clean[BLASD_SANITIZED_MAX], shown[BLASD_SANITIZED_MAX + 2];
+    struct sent sent = {.shown = shown};
+    const char *end = text + strlen(text);
     snprintf(shown, sizeof shown, "'%s'", blasd_sanitize(clean, text, strlen(text)));
-    rc = value == NULL ? refuse(param, shown, err) : read_value(param, value, shown, ret, err);
-    json_decref(value);
-    return rc;
+    if (look_at_number(text, end, &sent) != end || !isfinite(sent.number)) {
+        sent.kind = WORD;
+        sent.number = 0;
+        blasd_text_join(sent.word, sizeof sent.word, text, NULL, NULL);
+    }
+    for (size_t i = 0; param->kind == BLASD_PARAM_BOOL && i < 6; i++)
+        if (strcmp(text, words[i]) == 0) {
+            sent.kind = TRUTH;
+            sent.number = i >= 3;
+        }
+    if (param->kind == BLASD_PARAM_BOOL && sent.kind == NUMBER) sent.kind = OTHER; /* 1.0 */
+    if (param->kind == BLASD_PARAM_CHOICE && sent.kind == NUMBER) sent.kind = OTHER;
+    return take(param, &sent, ret, err);
 }

@@ -144,8 +144,12 @@ int blasd_reference_dtype(const struct blasd_json_text *text, const char *p,
 
 static int read_url(struct reading *reading, const char *p, const char **next,
                     struct blasd_err *err) {
+    struct blasd_buf url;
+    int rc;
     if (*p != '"') return wrong(reading, err, "has a URL that is no string");
-    return blasd_json_string(reading->text, p, &reading->remote.url, next, err);
+    rc = blasd_json_inside(reading->text, p, &url, next, err);
+    reading->remote.url = url.data; /* goes over */
+    return rc;
 }
 
 static int read_shape(struct reading *reading, const char *p, const char **next,
@@ -233,6 +237,6 @@ int blasd_reference_read(const struct blasd_json_text *text, const char *p,
     struct reading reading = {.text = text, .to = to, .field = field};
     int rc = blasd_json_members(text, p, read_member, &reading, next, err);
     if (rc == 0) rc = reading.url ? finish_remote(&reading, err) : finish_reference(&reading, err);
-    json_decref(reading.remote.url);
+    free(reading.remote.url);
     return rc;
 }

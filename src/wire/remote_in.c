@@ -19,7 +19,7 @@ struct blasd_remote_in {
 
 void blasd_remote_free(struct blasd_remote *remote) {
     if (remote == NULL) return;
-    json_decref(remote->url);
+    free(remote->url);
     free(remote);
 }
 
@@ -57,7 +57,7 @@ const char *blasd_remote_in_next(struct blasd_remote_in *in) {
     in->remote = in->to->remote;
     blasd_input_field(in->field, in->to->name);
     blasd_npy_begin(&in->npy, &in->body, in->to);
-    return json_string_value(in->remote->url);
+    return in->remote->url;
 }
 
 const char *blasd_remote_in_field(const struct blasd_remote_in *in) {

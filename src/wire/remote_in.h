@@ -8,9 +8,9 @@
 
 /* {"url":URL}, a .npy file; or with "dtype" and "shape", bytes and nothing else. */
 struct blasd_remote {
-    json_t *url; /* a string, owned */
-    bool plain;  /* bytes and nothing else, which are `raw` */
-    bool typed;  /* its dtype was sent; what is there must have it */
+    char *url;  /* owned */
+    bool plain; /* bytes and nothing else, which are `raw` */
+    bool typed; /* its dtype was sent; what is there must have it */
     enum blasd_dtype dtype;
     struct blasd_tensor raw;
 };

@@ -1,11 +1,9 @@
 /* The members of a request that are no tensors: gathered, then made into a job. */
 #include "wire/request_fields.h"
 
-#include "wire/json_text.h"
-#include "wire/number.h"
+#include "base/text.h"
 #include "wire/param_read.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +23,12 @@ void blasd_request_fields_init(struct blasd_request_fields *fields,
 }
 
 void blasd_request_fields_release(struct blasd_request_fields *fields) {
-    json_decref(fields->params);
-    json_decref(fields->texts);
-    json_decref(fields->keep);
-    json_decref(fields->sent);
     free(fields->notify);
     fields->notify = NULL;
-    fields->params = fields->texts = fields->keep = fields->sent = NULL;
+    blasd_buf_release(&fields->params);
+    blasd_buf_release(&fields->texts);
+    blasd_buf_release(&fields->keep);
+    blasd_buf_release(&fields->sent);
     blasd_buf_release(&fields->steps);
     blasd_buf_release(&fields->results);
 }
@@ -119,42 +116,60 @@ static int set_deadline(struct blasd_request_fields *fields, int64_t value, stru
     return 0;
 }
 
-static int64_t text_to_ms(const char *text, size_t len) {
-    const char *next;
-    uint64_t magnitude;
-    bool negative;
-    if (blasd_number_read_int(text, text + len, &next, &magnitude, &negative) != BLASD_INT_OK ||
-        next != text + len || negative || magnitude > (uint64_t)INT64_MAX)
-        return -1;
-    return (int64_t)magnitude;
+static int64_t to_ms(const char *text, const char *end) {
+    int64_t ms;
+    return blasd_json_whole(text, end, &ms) ? ms : -1;
 }
 
-/* Notes params as an object (borrowed). */
-static int set_params(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
-    if (!json_is_object(value))
+/* The same where nothing follows it. */
+static int64_t to_ms_all(const char *text, const char *end) {
+    double number;
+    return blasd_number_read(text, end, &number) == end ? to_ms(text, end) : -1;
+}
+
+/* Notes params as an object, which goes from `p` to `end`. */
+static int set_params(struct blasd_request_fields *fields, const char *p, const char *end,
+                      struct blasd_err *err) {
+    struct blasd_json_text text;
+    if (*p != '{')
         return blasd_fail(err, BLASD_E_invalid_field, "params",
                           "params must be a JSON object of parameters by name");
-    fields->params = json_incref(value);
-    return 0;
+    if (*blasd_json_space(p + 1) == '}') return 0;
+    return blasd_json_hold(&fields->params, p, (size_t)(end - p), (int)fields->limits->json_depth,
+                           &text, err);
 }
 
-static int set_labels(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
-    const char *name;
-    json_t *text;
-    int rc = 0;
-    if (!json_is_object(value))
+/* A member that is read: what it is of, and of what text. */
+struct member_of_json {
+    struct blasd_request_fields *fields;
+    const struct blasd_json_text *text;
+    struct blasd_buf *names;
+    int member;
+};
+
+static int add_label(void *arg, const char *quote, const char *name, const char *value,
+                     const char **next, struct blasd_err *err) {
+    const struct member_of_json *of = arg;
+    struct blasd_label label = {.name = name, .name_len = strlen(name)};
+    struct blasd_buf inside;
+    int rc;
+    (void)quote;
+    if (*value != '"')
         return blasd_fail(err, BLASD_E_invalid_field, "labels",
-                          "labels must be an object of strings by name");
-    json_object_foreach(value, name, text) {
-        struct blasd_label label = {.name = name, .name_len = strlen(name)};
-        if (!json_is_string(text))
-            return blasd_fail(err, BLASD_E_invalid_field, "labels",
-                              "the value of a label must be a string");
-        label.value = json_string_value(text);
-        label.value_len = json_string_length(text);
-        if ((rc = blasd_labels_add(fields->labels, &label, err)) != 0) return rc;
-    }
+                          "the value of a label must be a string");
+    rc = blasd_json_inside(of->text, value, &inside, next, err);
+    label.value = inside.data;
+    label.value_len = inside.len;
+    if (rc == 0) rc = blasd_labels_add(of->fields->labels, &label, err);
+    blasd_buf_release(&inside);
     return rc;
+}
+
+static int set_labels(struct member_of_json *of, const char *p, struct blasd_err *err) {
+    const char *next;
+    if (*p == '{') return blasd_json_members(of->text, p, add_label, of, &next, err);
+    return blasd_fail(err, BLASD_E_invalid_field, "labels",
+                      "labels must be an object of strings by name");
 }
 
 /* What it leads to is looked at by who knows where it may. */
@@ -167,76 +182,120 @@ static int set_notify(struct blasd_request_fields *fields, const char *text, siz
     return blasd_no_memory(err);
 }
 
+/* Checks a JSON text that is a member's; *p is where it begins. */
+static int check_text(const struct blasd_json_text *text, enum blasd_place place, const char *name,
+                      const char **p, struct blasd_err *err) {
+    struct blasd_err why;
+    const char *end;
+    *p = blasd_json_space(text->start);
+    if (blasd_json_check(text, *p, 0, &end, &why) == 0 &&
+        blasd_json_end(text, end, "the value", &why) == 0)
+        return 0;
+    return blasd_fail(err,
+                      place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
+                      name, "%s is not valid JSON: %.120s", name, why.detail);
+}
+
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
-    json_error_t problem;
-    json_t *value;
+    struct blasd_json_text json;
+    struct blasd_buf copy;
+    const char *p;
     int rc;
     if (len == 0) return 0; /* a form's field that was left empty */
-    value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
-    if (value == NULL)
-        return blasd_fail(err,
-                          place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
-                          "params", "params is not valid JSON: %.120s", problem.text);
-    rc = set_params(fields, value, err);
-    json_decref(value);
+    rc = blasd_json_hold(&copy, text, len, (int)fields->limits->json_depth, &json, err);
+    if (rc == 0) rc = check_text(&json, place, "params", &p, err);
+    if (rc == 0) rc = set_params(fields, p, json.end, err);
+    blasd_buf_release(&copy);
     return rc;
 }
 
-/* Notes a list of outputs' names (borrowed). */
-static int set_names(struct blasd_request_fields *fields, int member, json_t *value,
-                     struct blasd_err *err) {
-    json_t *name;
-    size_t i;
-    bool good = json_is_array(value);
-    json_array_foreach(value, i, name) good = good && json_is_string(name);
-    if (!good)
-        return blasd_fail(err, BLASD_E_invalid_field, members[member],
-                          "%s must be a list of the names of outputs", members[member]);
-    *(member == KEEP ? &fields->keep : &fields->sent) = json_incref(value);
-    return 0;
+static int bad_names(int member, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_invalid_field, members[member],
+                      "%s must be a list of the names of outputs", members[member]);
+}
+
+static int add_name(struct blasd_buf *names, const char *name, size_t len, struct blasd_err *err) {
+    if (blasd_buf_add(names, name, len) == 0 && blasd_buf_add(names, "", 1) == 0) return 0;
+    return blasd_no_memory(err);
+}
+
+static int read_name(void *arg, const char *value, const char **next, struct blasd_err *err) {
+    const struct member_of_json *of = arg;
+    char word[BLASD_JSON_WORD];
+    int rc;
+    if (*value != '"') return bad_names(of->member, err);
+    rc = blasd_json_word(of->text, value, word, next, err);
+    return rc == 0 ? add_name(of->names, word, strlen(word), err) : rc;
+}
+
+/* Where the names of the member go. */
+static struct blasd_buf *names_of(struct blasd_request_fields *fields, int member) {
+    struct blasd_buf *names = member == KEEP ? &fields->keep : &fields->sent;
+    blasd_buf_init(names, (size_t)fields->limits->envelope_bytes);
+    return names;
+}
+
+/* Notes a list of outputs' names. */
+static int set_names(struct member_of_json *of, const char *p, struct blasd_err *err) {
+    const char *next;
+    of->names = names_of(of->fields, of->member);
+    return *p == '[' ? blasd_json_items(of->text, p, read_name, of, &next, err)
+                     : bad_names(of->member, err);
 }
 
 /* The same as text: a JSON list, or names with commas between them. */
-static int set_names_text(struct blasd_request_fields *fields, int member, const char *text,
-                          size_t len, struct blasd_err *err) {
-    json_error_t problem;
-    json_t *value;
-    bool good = true; /* a name that is no UTF-8 is none */
-    int rc;
+static int set_names_text(struct blasd_request_fields *fields, enum blasd_place place, int member,
+                          const char *text, size_t len, struct blasd_err *err) {
+    struct member_of_json of = {.fields = fields, .member = member};
+    struct blasd_json_text json;
+    struct blasd_buf *names, copy;
+    const char *p;
+    int rc = 0;
     if (len > 0 && text[0] == '[') {
-        value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
-    } else {
-        value = json_array();
-        for (size_t at = 0, n; at < len; at += n + 1) {
-            const char *comma = memchr(text + at, ',', len - at);
-            n = comma == NULL ? len - at : (size_t)(comma - text) - at;
-            good = json_array_append_new(value, json_stringn(text + at, n)) == 0 && good;
-        }
+        of.text = &json;
+        rc = blasd_json_hold(&copy, text, len, (int)fields->limits->json_depth, &json, err);
+        if (rc == 0 && check_text(&json, place, members[member], &p, err) != 0)
+            rc = bad_names(member, err);
+        if (rc == 0) rc = set_names(&of, p, err);
+        blasd_buf_release(&copy);
+        return rc;
     }
-    rc = set_names(fields, member, good ? value : NULL, err);
-    json_decref(value);
+    if (!blasd_utf8_text(text, len)) return bad_names(member, err);
+    names = names_of(fields, member);
+    for (size_t at = 0, n; rc == 0 && at < len; at += n + 1) {
+        const char *comma = memchr(text + at, ',', len - at);
+        n = comma == NULL ? len - at : (size_t)(comma - text) - at;
+        rc = add_name(names, text + at, n, err);
+    }
     return rc;
+}
+
+/* Steps through texts with a zero behind each. */
+static const char *next_text(const struct blasd_buf *texts, size_t *at) {
+    const char *text = texts->data + *at;
+    if (*at >= texts->len) return NULL;
+    *at += strlen(text) + 1;
+    return text;
 }
 
 /* Notes one parameter that came as text under its own name. */
 static int add_param_text(struct blasd_request_fields *fields, const char *name, const char *text,
                           size_t len, struct blasd_err *err) {
     char shown[BLASD_SANITIZED_MAX], field[64];
-    json_t *string = json_stringn(text, len);
+    const char *had;
+    int rc;
     snprintf(field, sizeof field, PARAM_PREFIX "%s", blasd_sanitize(shown, name, strlen(name)));
-    if (string == NULL || memchr(text, '\0', len) != NULL) {
-        json_decref(string);
+    if (!blasd_utf8_text(text, len))
         return blasd_fail(err, BLASD_E_invalid_parameter, field, "the value is not UTF-8 text");
-    }
-    if (fields->texts == NULL) fields->texts = json_object();
-    if (json_object_get(fields->texts, name) != NULL) {
-        json_decref(string);
-        return blasd_fail(err, BLASD_E_invalid_field, field, "the parameter is given twice");
-    }
-    if (json_object_set_new(fields->texts, name, string) != 0)
-        return blasd_fail(err, BLASD_E_unknown_parameter, field, "this is no parameter's name");
-    return 0;
+    for (size_t at = 0; (had = next_text(&fields->texts, &at)) != NULL;
+         next_text(&fields->texts, &at))
+        if (strcmp(had, name) == 0)
+            return blasd_fail(err, BLASD_E_invalid_field, field, "the parameter is given twice");
+    if (fields->texts.max == 0)
+        blasd_buf_init(&fields->texts, (size_t)fields->limits->envelope_bytes * 2);
+    rc = add_name(&fields->texts, name, strlen(name), err);
+    return rc == 0 ? add_name(&fields->texts, text, len, err) : rc;
 }
 
 /* A name that is none of those known: which was likely meant, or else which there are. */
@@ -274,13 +333,10 @@ static int unknown_member(const struct blasd_request_fields *fields, const char 
 /* Keeps the JSON text of a member that only graphs have. */
 static int keep_text(struct blasd_request_fields *fields, const char *name, const char *text,
                      size_t len, struct blasd_err *err) {
+    struct blasd_json_text json;
     struct blasd_buf *to = strcmp(name, "steps") == 0 ? &fields->steps : &fields->results;
     if (to->len > 0) return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice", name);
-    blasd_buf_init(to, len + BLASD_JSON_SLACK);
-    if (blasd_buf_reserve(to, len + BLASD_JSON_SLACK) != 0 || blasd_buf_add(to, text, len) != 0 ||
-        blasd_buf_add(to, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
-        return blasd_no_memory(err);
-    return 0;
+    return blasd_json_hold(to, text, len, (int)fields->limits->json_depth, &json, err);
 }
 
 static int unknown_param(const struct blasd_op *op, const char *name, struct blasd_err *err) {
@@ -312,36 +368,48 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case OP: blasd_sanitize(fields->op, text, len); return 0;
     case PARAMS: return set_params_text(fields, place, text, len, err);
     case PRIORITY: return set_priority(fields, text, len, err);
-    case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    case DEADLINE_MS: return set_deadline(fields, to_ms_all(text, text + len), err);
     case KEEP:
-    case RESULTS: return set_names_text(fields, member, text, len, err);
+    case RESULTS: return set_names_text(fields, place, member, text, len, err);
     case NOTIFY: return set_notify(fields, text, len, err);
     case LABELS: return blasd_labels_read(fields->labels, text, len, err);
     default: return set_device(fields, text, len, err);
     }
 }
 
-int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
-                               const char *name, json_t *value, struct blasd_err *err) {
-    int member = member_of(name), rc;
+/* Notes a member that is no string. */
+static int note_json(struct member_of_json *of, const char *p, const char *end,
+                     struct blasd_err *err) {
+    switch (of->member) {
+    case KEEP:
+    case RESULTS: return set_names(of, p, err);
+    case PARAMS: return set_params(of->fields, p, end, err);
+    case LABELS: return set_labels(of, p, err);
+    default: return set_deadline(of->fields, to_ms(p, end), err);
+    }
+}
+
+int blasd_request_fields_json(struct blasd_request_fields *fields, enum blasd_place place,
+                              const char *name, const struct blasd_json_text *text, const char *p,
+                              const char **next, struct blasd_err *err) {
+    struct member_of_json of = {.fields = fields, .text = text, .member = member_of(name)};
+    int member = of.member, rc = blasd_json_check(text, p, 1, next, err);
     bool names = member == KEEP || member == RESULTS;
-    bool text = !names && member != PARAMS && member != DEADLINE_MS && member != LABELS;
+    struct blasd_buf inside;
+    if (rc != 0) return rc;
     if (member < 0 || (fields->graph && (member == OP || member == PARAMS || names)))
         return unknown_member(fields, name, err);
-    if (text && !json_is_string(value))
-        return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
-    if (text)
-        return blasd_request_fields_text(fields, place, name, json_string_value(value),
-                                         json_string_length(value), err);
-    if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
-    if (names) return set_names(fields, member, value, err);
-    if (member == PARAMS) return set_params(fields, value, err);
-    if (member == LABELS) return set_labels(fields, value, err);
-    if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
-    if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
-        fabs(json_real_value(value)) <= 0x1p53)
-        return set_deadline(fields, (int64_t)json_real_value(value), err);
-    return set_deadline(fields, -1, err);
+    if (names || member == PARAMS || member == DEADLINE_MS || member == LABELS) {
+        rc = claim(&fields->given_in[member], place, name, err);
+        return rc == 0 ? note_json(&of, p, *next, err) : rc;
+    }
+    if (*p != '"') return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
+    if (blasd_json_plain(p, text->end, next))
+        return blasd_request_fields_text(fields, place, name, p + 1, (size_t)(*next - p) - 2, err);
+    rc = blasd_json_inside(text, p, &inside, next, err);
+    if (rc == 0) rc = blasd_request_fields_text(fields, place, name, inside.data, inside.len, err);
+    blasd_buf_release(&inside);
+    return rc;
 }
 
 static int find_op(const struct blasd_request_fields *fields, const struct blasd_op **ret,
@@ -357,31 +425,50 @@ static int find_op(const struct blasd_request_fields *fields, const struct blasd
                       known);
 }
 
+/* Parameters that are made a job's. */
+struct filling {
+    const struct blasd_json_text *text;
+    struct blasd_job *job;
+    uint32_t given; /* a bit for each that was in params */
+};
+
+static int fill_param(void *arg, const char *quote, const char *name, const char *value,
+                      const char **next, struct blasd_err *err) {
+    struct filling *filling = arg;
+    struct blasd_job *job = filling->job;
+    int i = blasd_op_param(job->op, name);
+    (void)quote;
+    if (i < 0) return unknown_param(job->op, name, err);
+    if ((filling->given >> i & 1) != 0)
+        return blasd_fail(err, BLASD_E_malformed_json, "", "params has a duplicate of %s", name);
+    filling->given |= UINT32_C(1) << i;
+    return blasd_param_read_json(&job->op->params[i], filling->text, value, &job->params[i], next,
+                                 err);
+}
+
 static int fill_params(const struct blasd_request_fields *fields, struct blasd_job *job,
                        struct blasd_err *err) {
-    const char *name;
-    json_t *value;
-    int rc;
-    json_object_foreach(fields->params, name, value) {
+    const struct blasd_buf *params = &fields->params;
+    const struct blasd_json_text text = {params->data, params->data + params->len,
+                                         (int)fields->limits->json_depth};
+    struct filling filling = {.text = &text, .job = job};
+    const char *name, *value, *next;
+    int rc = 0;
+    if (params->len > 0)
+        rc = blasd_json_members(&text, text.start, fill_param, &filling, &next, err);
+    for (size_t at = 0; rc == 0 && (name = next_text(&fields->texts, &at)) != NULL;) {
         int i = blasd_op_param(job->op, name);
+        value = next_text(&fields->texts, &at);
         if (i < 0) return unknown_param(job->op, name, err);
-        rc = blasd_param_read_value(&job->op->params[i], value, &job->params[i], err);
-        if (rc != 0) return rc;
-    }
-    json_object_foreach(fields->texts, name, value) {
-        int i = blasd_op_param(job->op, name);
-        if (i < 0) return unknown_param(job->op, name, err);
-        if (json_object_get(fields->params, name) != NULL) {
+        if ((filling.given >> i & 1) != 0) {
             char field[64];
             snprintf(field, sizeof field, PARAM_PREFIX "%s", job->op->params[i].name);
             return blasd_fail(err, BLASD_E_invalid_field, field,
                               "the parameter is given twice, in params and by itself");
         }
-        rc = blasd_param_read_text(&job->op->params[i], json_string_value(value), &job->params[i],
-                                   err);
-        if (rc != 0) return rc;
+        rc = blasd_param_read_text(&job->op->params[i], value, &job->params[i], err);
     }
-    return 0;
+    return rc;
 }
 
 static int fill_inputs(struct blasd_named_inputs *inputs, struct blasd_job *job,
@@ -422,14 +509,13 @@ static int find_output(const struct blasd_op *op, const char *member, const char
     return unknown_name(BLASD_E_unknown_output, prefix, op->name, "output", name, known, err);
 }
 
-/* The outputs that a list names, as bits. */
-static int find_outputs(const struct blasd_op *op, const char *member, json_t *list, uint64_t *bits,
-                        struct blasd_err *err) {
-    json_t *name;
-    size_t n;
+/* The outputs that are named, as bits. */
+static int find_outputs(const struct blasd_op *op, const char *member,
+                        const struct blasd_buf *names, uint64_t *bits, struct blasd_err *err) {
+    const char *name;
     int rc = 0;
-    json_array_foreach(list, n, name) if (rc == 0) rc =
-        find_output(op, member, json_string_value(name), bits, err);
+    for (size_t at = 0; rc == 0 && (name = next_text(names, &at)) != NULL;)
+        rc = find_output(op, member, name, bits, err);
     return rc;
 }
 
@@ -441,9 +527,9 @@ static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_
     uint64_t sent = 0;
     int rc;
     if (extras == NULL) return blasd_no_memory(err);
-    rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
-    if (rc == 0) rc = find_outputs(job->op, "results", fields->sent, &sent, err);
-    keeping->withhold = fields->sent != NULL ? ~sent : keeping->keep;
+    rc = find_outputs(job->op, "keep", &fields->keep, &keeping->keep, err);
+    if (rc == 0) rc = find_outputs(job->op, "results", &fields->sent, &sent, err);
+    keeping->withhold = fields->given_in[RESULTS] != BLASD_IN_NOWHERE ? ~sent : keeping->keep;
     return rc;
 }
 
@@ -456,7 +542,8 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     blasd_job_init(job, op);
     if ((rc = blasd_request_fields_note(fields, job, err)) != 0) return rc;
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
-    if ((fields->keep != NULL || fields->sent != NULL) &&
+    if ((fields->given_in[KEEP] != BLASD_IN_NOWHERE ||
+         fields->given_in[RESULTS] != BLASD_IN_NOWHERE) &&
         (rc = fill_keeping(fields, job, err)) != 0)
         return rc;
     return fill_inputs(inputs, job, err);

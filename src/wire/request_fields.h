@@ -5,10 +5,9 @@
 #define BLASD_WIRE_REQUEST_FIELDS_H
 
 #include "base/buf.h"
+#include "wire/json_text.h"
 #include "wire/sanitize.h"
 #include "wire/tensor_writer.h"
-
-#include <jansson.h>
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
@@ -22,10 +21,10 @@ struct blasd_request_fields {
     enum blasd_device_class device;
     int64_t deadline_ms;
     char labels[BLASD_LABELS_MAX];
-    char *notify;        /* a URL, not yet looked at, or NULL; owned */
-    json_t *params;      /* object or NULL; owned */
-    json_t *keep, *sent; /* lists of strings or NULL; owned: keep, results */
-    json_t *texts;       /* object of strings or NULL, parameters that came as text; owned */
+    char *notify;                /* a URL, not yet looked at, or NULL; owned */
+    struct blasd_buf params;     /* the text of a JSON object, with zeros behind it; empty: none */
+    struct blasd_buf texts;      /* parameters that came as text: name, zero, value, zero */
+    struct blasd_buf keep, sent; /* of keep and results: names, each with a zero behind it */
     /* The request is a graph, which has these members in place of op and params: as they came as
      * text, with zeros behind them; empty where they did not. */
     bool graph;
@@ -49,9 +48,10 @@ bool blasd_request_fields_of_graph(const char *name);
 int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
                               const char *name, const char *text, size_t len,
                               struct blasd_err *err);
-/* Notes a member that came as a JSON value (borrowed). */
-int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
-                               const char *name, json_t *value, struct blasd_err *err);
+/* Notes a member whose JSON value begins at `p`; *next is one past it. */
+int blasd_request_fields_json(struct blasd_request_fields *fields, enum blasd_place place,
+                              const char *name, const struct blasd_json_text *text, const char *p,
+                              const char **next, struct blasd_err *err);
 /* Whether the operation has an input of that name; unknown_input, which says what it has. */
 int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err);
 /* Gives the job what is said of it as a whole: priority, device, deadline and labels. */

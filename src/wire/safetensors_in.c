@@ -252,10 +252,7 @@ static int walk_header(struct walk *walk, struct blasd_err *err) {
                    : blasd_fail(err, BLASD_E_malformed_safetensors, "",
                                 "the header is no JSON object");
     rc = blasd_json_members(&walk->text, p, read_top, walk, &p, err);
-    if (rc != 0) return rc;
-    p = blasd_json_space(p);
-    if (p == walk->text.end) return 0;
-    return blasd_json_fail(&walk->text, p, err, "something follows the object");
+    return rc == 0 ? blasd_json_end(&walk->text, p, "the object", err) : rc;
 }
 
 static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {

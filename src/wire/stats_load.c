@@ -3,6 +3,7 @@
 
 #include "wire/json_text.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #define DEPTH_MOST 2000 /* Redis reads none that is deeper than 1,000 */
@@ -25,20 +26,19 @@ static int read_member(void *arg, const char *quote, const char *name, const cha
     struct walk *walk = arg;
     struct walk inner = {.text = walk->text, .lenient = true};
     const char *behind;
-    json_t *read, *key;
-    int rc = blasd_json_string(walk->text, quote, &key, &behind, err);
-    if (rc != 0) return rc;
-    if (!walk->lenient && is_of_workers(name) && *value == '{') {
+    struct blasd_buf key;
+    json_t *read = NULL;
+    int rc = blasd_json_inside(walk->text, quote, &key, &behind, err);
+    if (rc == 0 && !walk->lenient && is_of_workers(name) && *value == '{') {
         inner.to = read = json_object();
         rc = read_all(&inner, value, next, err);
-    } else if ((rc = blasd_json_skip(walk->text, value, next, err)) == 0) {
+    } else if (rc == 0 && (rc = blasd_json_skip(walk->text, value, next, err)) == 0) {
         read = json_loadb(value, (size_t)(*next - value), JSON_DECODE_ANY, NULL);
         if (read == NULL && !walk->lenient) rc = blasd_json_fail(walk->text, value, err, "no JSON");
-    } else
-        read = NULL;
-    if (read != NULL && json_object_set_new(walk->to, json_string_value(key), read) != 0)
+    }
+    if (read != NULL && json_object_set_new(walk->to, key.data, read) != 0)
         rc = blasd_no_memory(err);
-    json_decref(key);
+    blasd_buf_release(&key);
     return rc;
 }
 
@@ -48,17 +48,13 @@ static int read_all(struct walk *walk, const char *p, const char **next, struct 
 
 json_t *blasd_stats_load(const char *text, size_t len) {
     json_t *document = json_loadb(text, len, 0, NULL);
-    struct blasd_json_text all = {.depth_max = DEPTH_MOST};
+    struct blasd_json_text all;
     struct walk walk = {.text = &all};
     struct blasd_buf copy;
     struct blasd_err err;
     const char *next;
     if (document != NULL || len == 0 || text[0] != '{') return document;
-    blasd_buf_init(&copy, len + BLASD_JSON_SLACK);
-    if (blasd_buf_add(&copy, text, len) == 0 &&
-        blasd_buf_add(&copy, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) == 0) {
-        all.start = copy.data;
-        all.end = copy.data + len;
+    if (blasd_json_hold(&copy, text, len, DEPTH_MOST, &all, &err) == 0) {
         walk.to = document = json_object();
         if (read_all(&walk, all.start, &next, &err) != 0 || blasd_json_space(next) != all.end) {
             json_decref(document);

@@ -95,10 +95,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
         rc = blasd_json_members(&pass.text, p, look_for_tensors, &pass, &p, err);
     else
         rc = read_named(&pass, p, BLASD_TENSOR_BODY_NAME, p, &p, err);
-    if (rc != 0) return rc;
-    p = blasd_json_space(p);
-    if (p == pass.text.end) return 0;
-    return blasd_json_fail(&pass.text, p, err, "something follows the tensor");
+    return rc == 0 ? blasd_json_end(&pass.text, p, "the tensor", err) : rc;
 }
 
 static void free_reader(struct blasd_body_reader *base) {

@@ -182,9 +182,9 @@ static void test_bad_params(void **state) {
                      "k must be a whole number of at least 1 and at most 1000, not 0");
     expect_bad_param("\"k\":1001", "params.k", "not 1001");
     expect_bad_param("\"k\":1.5", "params.k", "not 1.5");
-    expect_bad_param("\"k\":1e300", "params.k", "not 1e+300");
-    expect_bad_param("\"k\":18446744073709551616", "params.k", "not 1.84467440737e+19");
-    expect_bad_param("\"k\":-9223372036854775809", "params.k", "not -9.22337203685e+18");
+    expect_bad_param("\"k\":1e300", "params.k", "not 1e300");
+    expect_bad_param("\"k\":18446744073709551616", "params.k", "not 18446744073709551616");
+    expect_bad_param("\"k\":-9223372036854775809", "params.k", "not -9223372036854775809");
     expect_bad_param("\"transpose_a\":9223372036854775808", "params.transpose_a", "true or false");
     expect_bad_param("\"k\":\"7\"", "params.k", "not \"7\"");
     expect_bad_param("\"k\":true", "params.k", "not true");

@@ -20,7 +20,7 @@ static void test_malformed(void **state) {
         {"{\"op\"", "expected ':'"},
         {"{\"op\":", "expected a value"},
         {"{\"op\":\"mix\"", "expected ',' or '}'"},
-        {"{\"op\":\"mix}", "is not closed"},
+        {"{\"op\":\"mix}", "no closing quote"},
         {"{\"op\":\"mix\",}", "expected a name behind ','"},
         {"{\"op\":\"mix\"}x", "something follows"},
         {"{\"op\":\"mix\"} {}", "something follows"},
