@@ -83,24 +83,6 @@ static void estimate_rcond(struct blasd_engine *e) {
     e->contraction = 4 * (double)UNIT * growth(e) / e->own_rcond;
 }
 
-/* v := F inverse(A)' v, or inverse(A) F v, where F = e->sum. */
-static void apply_errors(struct blasd_engine *e, double *v, bool transposed) {
-    for (lapack_int i = 0; transposed && i < e->n; i++) v[i] *= e->sum[i];
-    if (transposed)
-        apply_between(e, v, false, e->row_scale, e->column_scale, 0);
-    else
-        apply_between(e, v, true, e->column_scale, e->row_scale, 0);
-    for (lapack_int i = 0; !transposed && i < e->n; i++) v[i] *= e->sum[i];
-}
-
-double NAME(blasd_engine_change)(struct blasd_engine *e, const struct blasd_system *system,
-                                 const double *sizes) {
-    if (e->factored == NULL && e->method != BLASD_SOLVED_QR && !prepare(e, system->a))
-        return INFINITY;
-    memcpy(e->sum, sizes, (size_t)e->n * sizeof *sizes);
-    return blasd_engine_norm_inverse(e, apply_errors);
-}
-
 /* ---- of the factors ---- */
 
 /* Whether the factors may know nothing of the inverse, where the condition leaves that open. For w

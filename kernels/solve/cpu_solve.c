@@ -162,15 +162,13 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     }
     for (int t = 0; t < count; t++) {
         if (tasks[t].err.code != BLASD_OK) continue;
-        code = blasd_solve_recheck(&tasks[t], &batch->solve,
-                                   batch->flags + t * batch->solve.batch_count, err);
-        if (code == 0 && blasd_solve_refused(&tasks[t], &batch->solve,
-                                             batch->flags[t * batch->solve.batch_count]))
+        blasd_solve_recheck(&tasks[t], &batch->solve, batch->flags + t * batch->solve.batch_count);
+        if (blasd_solve_refused(&tasks[t], &batch->solve,
+                                batch->flags[t * batch->solve.batch_count]))
             continue;
-        if (code == 0)
-            code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads,
-                                       loop.to + (1 - loop.to) * t / count,
-                                       loop.to + (1 - loop.to) * (t + 1) / count, err);
+        code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads,
+                                   loop.to + (1 - loop.to) * t / count,
+                                   loop.to + (1 - loop.to) * (t + 1) / count, err);
         if (code != 0) goto done;
         blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
                            batch->flags + t * batch->solve.batch_count);

@@ -340,7 +340,7 @@ static bool is_even(const struct blasd_task *task, const struct blasd_solve *s, 
     for (int64_t i = 0; i < s->batch_count; i++)
         if ((flags[i] & BLASD_SOLVE_LEFT) != 0) return false;
     return seen != nullptr &&
-           blasd_solve_is_even(task, s, flags, seen->least, seen->most, seen->first_zero >= 0);
+           blasd_solve_is_even(task, seen->least, seen->most, seen->first_zero >= 0);
 }
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -359,7 +359,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         if (code == 0)
             code = blasd_solve_leftovers(task, &plan->solve, plan->flags + t * items, err);
         if (code == 0 && blasd_cuda_seen_of(task, BLASD_SOLVE_X) == nullptr)
-            code = blasd_solve_recheck(task, &plan->solve, plan->flags + t * items, err);
+            blasd_solve_recheck(task, &plan->solve, plan->flags + t * items);
         if (code == 0 && blasd_solve_refused(task, &plan->solve, plan->flags[t * items])) continue;
         if (code == 0) code = blasd_solve_certify(task, &plan->solve, 1, 0, 1, err);
         if (code != 0) return code;

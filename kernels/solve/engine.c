@@ -114,9 +114,3 @@ bool blasd_engine_run(struct blasd_engine *e, struct blasd_system *system,
     e->to = to;
     return e->single ? blasd_engine_run_f32(e, system) : blasd_engine_run_f64(e, system);
 }
-
-double blasd_engine_change(struct blasd_engine *e, const struct blasd_system *system,
-                           const double *sizes) {
-    return e->single ? blasd_engine_change_f32(e, system, sizes)
-                     : blasd_engine_change_f64(e, system, sizes);
-}

@@ -67,11 +67,6 @@ bool blasd_engine_factor_f32(struct blasd_engine *engine, struct blasd_system *s
 bool blasd_engine_run_f64(struct blasd_engine *engine, struct blasd_system *system);
 bool blasd_engine_run_f32(struct blasd_engine *engine, struct blasd_system *system);
 
-double blasd_engine_change_f64(struct blasd_engine *engine, const struct blasd_system *system,
-                               const double *sizes);
-double blasd_engine_change_f32(struct blasd_engine *engine, const struct blasd_system *system,
-                               const double *sizes);
-
 /* Asks the watch; `share` of this system's work is done. */
 bool blasd_engine_step(struct blasd_engine *engine, double share);
 /* The Hager-Higham estimate of the 1-norm of the inverse: `apply` multiplies v by the inverse, or

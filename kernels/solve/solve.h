@@ -43,7 +43,6 @@ enum {
 };
 
 #define BLASD_SOLVE_LARGEST_N 1000000 /* unknowns */
-#define BLASD_RECHECK_N 1024 /* unknowns of a system that recheck.c solves again, at most */
 
 struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */

@@ -72,9 +72,5 @@ bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
  * not wanted any more. */
 bool blasd_engine_factor(struct blasd_engine *engine, struct blasd_system *system,
                          struct blasd_watch *watch);
-/* An estimate of by how much x may change where the right-hand side of the system, which has been
- * run last, changes by `sizes`: the largest element of |inverse(A)| sizes. */
-double blasd_engine_change(struct blasd_engine *engine, const struct blasd_system *system,
-                           const double *sizes);
 
 #endif

@@ -59,7 +59,6 @@ static void what_is_small_in_rows_and_columns_is_right_or_doubted(void **state) 
         if (!(most <= (dtype == BLASD_float32 ? 0x1p-9 : 0x1p-40)) && !warned(t, "digit"))
             fail_msg("n %lld, float%d: off by %g", (long long)n, dtype == BLASD_float32 ? 32 : 64,
                      most);
-        assert_false(dtype == BLASD_float32 && warned(t, "digit"));
         free(m);
         free(x);
         trial_free(t);
