@@ -23,16 +23,6 @@
 
 enum { SAYS_READY = 'r', SAYS_ALIVE = 'a', SAYS_SERVING = 's', SAYS_QUIET = 'q' };
 
-/* What it reads: a few bytes, or nothing. */
-static int open_input(const char *text) {
-    int pipes[2];
-    if (text == NULL) return open("/dev/null", O_RDONLY);
-    if (pipe(pipes) != 0) return -1;
-    (void)!write(pipes[1], text, strlen(text));
-    close(pipes[1]);
-    return pipes[0];
-}
-
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
  */
@@ -40,7 +30,7 @@ static void child_exec(const struct child *child, pid_t supervisor, int notify_f
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGQUIT};
     char number[16];
     sigset_t none;
-    int input = open_input(child->input);
+    int input = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(1); /* it died before the line above */
@@ -62,16 +52,16 @@ static void child_exec(const struct child *child, pid_t supervisor, int notify_f
     if (child->cpus != NULL && CPU_COUNT(child->cpus) > 0)
         sched_setaffinity(0, sizeof *child->cpus, child->cpus);
     /* the program that runs now, even where its file has been replaced since */
-    if (child->executable == NULL)
-        execv("/proc/self/exe", child->argv);
+    if (child->foreign)
+        execvp(child->argv[0], child->argv);
     else
-        execvp(child->executable, child->argv);
-    blasd_log(BLASD_LOG_ERROR, "cannot start %s: %s",
-              child->executable == NULL ? child->argv[0] : child->executable, strerror(errno));
+        execv("/proc/self/exe", child->argv);
+    blasd_log(BLASD_LOG_ERROR, "cannot start %s: %s", child->argv[0], strerror(errno));
     _exit(127);
 }
 
-void child_start_later(struct child *child) {
+/* After a pause, longer each time until it lives for a while. */
+static void child_start_later(struct child *child) {
     int delay_ms = child->delay_ms;
     child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
     if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;

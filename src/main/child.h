@@ -34,9 +34,8 @@ struct child_events {
 struct child {
     /* set before child_start, borrowed for the life of the child */
     struct blasd_loop *loop;
-    const char *label;      /* for log lines */
-    const char *executable; /* looked for in PATH; NULL: this very program */
-    const char *input;      /* what it reads, a few bytes; NULL: nothing */
+    const char *label; /* for log lines */
+    bool foreign;      /* argv[0] is looked for in PATH; else it is this very program */
     char *const *argv;
     const int *keep_fds; /* descriptors it inherits, under the same numbers */
     int keep_count;
@@ -60,8 +59,6 @@ struct child {
 
 /* Starts it; where that fails now it is tried again later. */
 void child_start(struct child *child);
-/* Starts it after a pause, longer each time until it lives for a while. */
-void child_start_later(struct child *child);
 /* To be called on SIGCHLD; does nothing where it still runs. */
 void child_reap(struct child *child);
 /* One that does not notify has given a sign of life, of which the first says that it is ready. */

@@ -266,9 +266,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
-    struct supervised_blobs kept = {.spec = NULL};
     struct supervisor up = {.common = common,
-                            .blobs = &kept,
+                            .dir = dir,
                             .listeners = &listeners,
                             .access = &settings->access,
                             .lifeline = settings->temporary,
@@ -304,10 +303,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         return status;
     if (access_check(&settings->access, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
-    if (own_blobs) {
-        blob_dir_keep_token(blobs, dir);
-        kept = (struct supervised_blobs){.spec = blobs, .dir = dir, .inode = blob_dir_inode(blobs)};
-    }
+    if (own_blobs) up.blobs = blobs;
     if (!own_redis) {
         struct blasd_queue_options queue = common_queue(common);
         queue.store = up.store;

@@ -155,7 +155,9 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
 
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
                        const struct private_redis_options *options, struct blasd_err *err) {
-    static char program[] = "redis-server", check[] = "redis-check-aof", fix[] = "--fix";
+    static char program[] = "redis-server", shell[] = "sh", option[] = "-c";
+    /* redis-check-aof asks whether to cut the file */
+    static char repair[] = "echo y | redis-check-aof --fix \"$0\"; exec redis-server \"$1\"";
     *redis = (struct private_redis){.dir = dir,
                                     .queue = options->queue,
                                     .durable = options->durable,
@@ -173,9 +175,11 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
     redis->argv[1] = redis->config;
     snprintf(redis->files, sizeof redis->files, "%s/appendonlydir", dir->path);
     snprintf(redis->manifest, sizeof redis->manifest, "%s/appendonly.aof.manifest", redis->files);
-    redis->check_argv[0] = check;
-    redis->check_argv[1] = fix;
-    redis->check_argv[2] = redis->manifest;
+    redis->repair_argv[0] = shell;
+    redis->repair_argv[1] = option;
+    redis->repair_argv[2] = repair;
+    redis->repair_argv[3] = redis->manifest;
+    redis->repair_argv[4] = redis->config;
     choose_passwords(redis);
     snprintf(redis->url, sizeof redis->url, "unix://:%s@%s", redis->logins.part, redis->socket);
     snprintf(redis->worker_url, sizeof redis->worker_url, "unix://" PRIVATE_REDIS_WORKER ":%s@%s",
@@ -204,10 +208,11 @@ int private_redis_attend(struct private_redis *redis, struct blasd_loop *loop,
                             redis->logins.own, err);
 }
 
-void private_redis_ended(struct private_redis *redis, bool own_end, bool *checks) {
-    *checks = own_end && !redis->care.ready && access(redis->manifest, F_OK) == 0;
+char *const *private_redis_next(struct private_redis *redis, bool own_end) {
+    bool repairs = own_end && !redis->care.ready && access(redis->manifest, F_OK) == 0;
     redis_care_ended(&redis->care);
     remove_copies(redis);
+    return repairs ? redis->repair_argv : redis->argv;
 }
 
 void private_redis_leave(struct private_redis *redis) {

@@ -33,10 +33,10 @@ struct private_redis {
     char worker_url[192];       /* the same for workers */
     char log[PATH_MAX + 16];    /* Redis' own log */
     char config[PATH_MAX + 16]; /* redis.conf */
-    char *argv[3];              /* words borrowed from this struct or static, as check_argv */
+    char *argv[3];              /* words borrowed from this struct or static, as repair_argv */
     char files[PATH_MAX + 16];  /* the directory of its append-only files */
     char manifest[PATH_MAX + 48]; /* of these */
-    char *check_argv[4];          /* of redis-check-aof */
+    char *repair_argv[6]; /* cuts off an end of its file that it does not load, and starts it */
     struct redis_care care;
     struct aof_sync sync;
     void *arg; /* for the callbacks of `care` */
@@ -55,9 +55,9 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir,
  * redis->care are set. */
 int private_redis_attend(struct private_redis *redis, struct blasd_loop *loop,
                          struct blasd_err *err);
-/* It has ended, or was never started. `checks`: its file may have an end that it does not load, so
- * redis->check_argv is to run before the next start. */
-void private_redis_ended(struct private_redis *redis, bool own_end, bool *checks);
+/* It has ended, or was never started; returns the words of its next start. Where it ended by itself
+ * before it was ready these repair its file first. */
+char *const *private_redis_next(struct private_redis *redis, bool own_end);
 /* All that it wrote is on the disk then. */
 void private_redis_leave(struct private_redis *redis);
 /* Copies the last lines of Redis' log to standard error. */

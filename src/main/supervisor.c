@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/signal_pipe.h"
 
@@ -30,89 +31,89 @@
 #define START_LONGER 12 /* times silence_s: drivers, and the choice of a BLAS, take their time */
 #define CHILD_STARTS 6  /* the same for workers and front end, before all is ready */
 
-static void advance(struct supervisor *up);
+static int part_count(const struct supervisor *up) {
+    return PART_WORKERS + up->worker_count;
+}
 
-static void requests_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, shutdown.requests_due);
-    up->shutdown.requests_ended = true;
+static bool is_ending(const struct supervisor *up) {
+    return up->state >= UP_REQUESTS_END;
+}
+
+/* What a state on the way down waits for: parts that are told to end when it begins. */
+struct step {
+    int first, count, grace_ms;
+};
+
+static struct step step_of(const struct supervisor *up) {
+    const struct blasd_limits *limits = &up->common->limits;
+    int worker_ms = (int)(limits->drain_s + limits->stop_s) * 1000 + WORKER_GRACE_MS;
+    switch (up->state) {
+    case UP_REQUESTS_END: return (struct step){PART_API, 1, REQUESTS_MS + worker_ms + API_GRACE_MS};
+    case UP_WORKERS_END: return (struct step){PART_WORKERS, up->worker_count, worker_ms};
+    case UP_API_ENDS: return (struct step){PART_API, 1, API_GRACE_MS};
+    case UP_NOTIFY_ENDS: return (struct step){PART_NOTIFY, 1, NOTIFY_GRACE_MS};
+    case UP_REDIS_ENDS: return (struct step){PART_REDIS, 1, REDIS_GRACE_MS};
+    default: return (struct step){.count = 0};
+    }
+}
+
+static void enter(struct supervisor *up, enum supervisor_state state) {
+    struct step step;
+    up->state = state;
+    step = step_of(up);
+    for (int i = 0; i < step.count; i++) child_stop(&up->parts[step.first + i], step.grace_ms);
+}
+
+/* Goes on to the next state on the way down while nothing is left to wait for. */
+static void advance(struct supervisor *up) {
+    while (is_ending(up) && up->state != UP_ENDED) {
+        struct step step = step_of(up);
+        for (int i = 0; i < step.count; i++)
+            if (up->parts[step.first + i].pid != 0) return;
+        enter(up, up->state + 1);
+    }
+}
+
+/* The workers need not stay for requests any longer. */
+static void end_requests(struct supervisor *up) {
+    if (up->state != UP_REQUESTS_END) return;
+    enter(up, UP_WORKERS_END);
     advance(up);
 }
 
+static void requests_due(struct blasd_timer *timer) {
+    end_requests(blasd_container_of(timer, struct supervisor, requests_due));
+}
+
 static void drain(struct supervisor *up, int status) {
-    if (up->shutdown.begun) return;
-    up->shutdown.begun = true;
-    up->shutdown.status = status;
-    up->shutdown.requests_due.fire = requests_due;
-    blasd_loop_timer_set(up->loop, &up->shutdown.requests_due,
-                         blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
+    if (is_ending(up)) return;
+    up->status = status;
+    up->requests_due.fire = requests_due;
+    blasd_loop_timer_set(up->loop, &up->requests_due, blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
     blasd_loop_timer_clear(up->loop, &up->api_due);
     blasd_loop_timer_clear(up->loop, &up->adopt_due);
     /* the front end closes its own: ours would go on swallowing connections */
     listeners_close(up->listeners);
+    enter(up, UP_REQUESTS_END);
     advance(up);
-}
-
-static int worker_grace_ms(const struct supervisor *up) {
-    const struct blasd_limits *limits = &up->common->limits;
-    return (int)(limits->drain_s + limits->stop_s) * 1000 + WORKER_GRACE_MS;
-}
-
-static bool workers_gone(struct supervisor *up) {
-    bool gone = true;
-    for (int i = 0; i < up->worker_count; i++) {
-        if (!up->workers[i].child.stopping) child_stop(&up->workers[i].child, worker_grace_ms(up));
-        if (up->workers[i].child.pid != 0) gone = false;
-    }
-    return gone;
-}
-
-/* The next step down, once the last one has been taken: the front end refuses new jobs, while the
- * workers take those of its requests under way; the workers end what they compute, which the front
- * end still hands out; it ends; Redis does. */
-static void advance(struct supervisor *up) {
-    if (!up->shutdown.begun || up->shutdown.done) return;
-    if (!up->api_child.stopping)
-        child_stop(&up->api_child, REQUESTS_MS + worker_grace_ms(up) + API_GRACE_MS);
-    if (up->api_child.pid != 0 && !up->shutdown.requests_ended) return;
-    if (!workers_gone(up)) return;
-    if (!up->shutdown.refused_enough) child_stop(&up->api_child, API_GRACE_MS);
-    up->shutdown.refused_enough = true;
-    if (up->api_child.pid != 0) return;
-    if (!up->notify_child.stopping) child_stop(&up->notify_child, NOTIFY_GRACE_MS);
-    if (up->notify_child.pid != 0) return;
-    if (up->redis != NULL && !up->redis_child.stopping) {
-        child_stop(&up->redis_child, REDIS_GRACE_MS);
-        child_stop(&up->check_child, REDIS_GRACE_MS);
-    }
-    up->shutdown.done = up->redis_child.pid == 0 && up->check_child.pid == 0;
 }
 
 /* The front end has been told to end and has no requests under way. */
 static void on_api_quiet(struct child *child) {
     struct supervisor *up = child->arg;
-    if (!up->shutdown.begun) {
-        child_signal(child, SIGTERM); /* somebody else has told it: it need not stay */
-        return;
-    }
-    up->shutdown.requests_ended = true;
-    advance(up);
+    if (!is_ending(up))
+        child_signal(child, SIGTERM); /* another process told it: it need not stay */
+    end_requests(up);
 }
 
-static void hurry(struct supervisor *up) {
-    blasd_log(BLASD_LOG_WARN, "told again to end: killing what still runs");
-    child_signal(&up->api_child, SIGKILL);
-    child_signal(&up->notify_child, SIGKILL);
-    for (int i = 0; i < up->worker_count; i++) child_signal(&up->workers[i].child, SIGKILL);
-    if (up->shutdown.told > 2) child_signal(&up->redis_child, SIGKILL);
+/* To all parts but Redis. */
+static void signal_parts(struct supervisor *up, int number) {
+    for (int i = PART_API; i < part_count(up); i++) child_signal(&up->parts[i], number);
 }
 
 static struct child *find_child(struct supervisor *up, pid_t pid) {
-    if (up->redis_child.pid == pid) return &up->redis_child;
-    if (up->check_child.pid == pid) return &up->check_child;
-    if (up->api_child.pid == pid) return &up->api_child;
-    if (up->notify_child.pid == pid) return &up->notify_child;
-    for (int i = 0; i < up->worker_count; i++)
-        if (up->workers[i].child.pid == pid) return &up->workers[i].child;
+    for (int i = 0; i < part_count(up); i++)
+        if (up->parts[i].pid == pid) return &up->parts[i];
     return NULL;
 }
 
@@ -131,8 +132,10 @@ static void reap_all(struct supervisor *up) {
 }
 
 static void on_end_wanted(struct supervisor *up) {
-    if (up->shutdown.told++ > 0) {
-        hurry(up);
+    if (++up->told > 1) {
+        blasd_log(BLASD_LOG_WARN, "told again to end: killing what still runs");
+        signal_parts(up, SIGKILL);
+        if (up->told > 2) child_signal(&up->parts[PART_REDIS], SIGKILL);
         return;
     }
     blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
@@ -148,7 +151,7 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
             reap_all(up);
             advance(up);
         } else if (number == SIGHUP && access_reread(up->access)) {
-            child_signal(&up->api_child, SIGHUP);
+            child_signal(&up->parts[PART_API], SIGHUP);
         } else {
             on_end_wanted(up);
         }
@@ -181,9 +184,9 @@ static void watch_input(struct supervisor *up) {
 static void on_api_serving(struct child *child) {
     struct supervisor *up = child->arg;
     char url[LISTEN_URL];
-    if (up->running || up->shutdown.begun) return;
+    if (up->state != UP_PARTS_START) return;
     listeners_url(up->listeners, up->access->tls_cert != NULL, url);
-    up->running = true;
+    up->state = UP_RUNNING;
     printf("ready %s\n", url);
     fflush(stdout);
 }
@@ -193,7 +196,7 @@ static void on_api_serving(struct child *child) {
 static void on_child_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool usage = WIFEXITED(status) && WEXITSTATUS(status) == BLASD_EXIT_USAGE;
-    if (up->shutdown.begun || up->running) return;
+    if (up->state >= UP_RUNNING) return;
     if (child->starts < CHILD_STARTS && !usage) return;
     blasd_log(BLASD_LOG_ERROR, "%s does not start; giving up", child->label);
     *again = false;
@@ -203,7 +206,7 @@ static void on_child_exit(struct child *child, int status, bool *again) {
 /* Each worker serves, or has ended once, which it will most likely do again. */
 static bool workers_settled(const struct supervisor *up) {
     for (int i = 0; i < up->worker_count; i++) {
-        const struct child *child = &up->workers[i].child;
+        const struct child *child = &up->parts[PART_WORKERS + i];
         bool ended = child->starts > 1 || (child->starts == 1 && child->pid == 0);
         if (!child->ready && !ended) return false;
     }
@@ -213,9 +216,9 @@ static bool workers_settled(const struct supervisor *up) {
 /* A front end that finds all workers at its first look refuses no device that is there. */
 static void on_worker_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (up->api_child.starts > 0 || up->shutdown.begun || !workers_settled(up)) return;
+    if (up->parts[PART_API].starts > 0 || is_ending(up) || !workers_settled(up)) return;
     blasd_loop_timer_clear(up->loop, &up->api_due);
-    child_start(&up->api_child);
+    child_start(&up->parts[PART_API]);
 }
 
 static void on_worker_exit(struct child *child, int status, bool *again) {
@@ -225,13 +228,13 @@ static void on_worker_exit(struct child *child, int status, bool *again) {
 
 static void api_due(struct blasd_timer *timer) {
     struct supervisor *up = blasd_container_of(timer, struct supervisor, api_due);
-    if (up->api_child.starts == 0) child_start(&up->api_child);
+    if (up->parts[PART_API].starts == 0) child_start(&up->parts[PART_API]);
 }
 
 static void start_rest(struct supervisor *up) {
-    up->rest_starts = true;
-    for (int i = 0; i < up->worker_count; i++) child_start(&up->workers[i].child);
-    if (up->delivers) child_start(&up->notify_child);
+    up->state = UP_PARTS_START;
+    for (int i = PART_WORKERS; i < part_count(up); i++) child_start(&up->parts[i]);
+    if (up->delivers) child_start(&up->parts[PART_NOTIFY]);
     up->api_due.fire = api_due;
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
 }
@@ -245,14 +248,14 @@ static void adopt_store(struct supervisor *up) {
     code = blasd_queue_adopt_store(&queue, &err);
     if (code == -(int)BLASD_E_queue_unavailable) {
         /* as with a full disk: the rest starts, so that users hear of it */
-        if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+        if (up->state == UP_REDIS_STARTS) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
         blasd_loop_timer_set(up->loop, &up->adopt_due, blasd_clock_ns() + ADOPT_NS);
     } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
-    if (!up->rest_starts) start_rest(up);
+    if (up->state == UP_REDIS_STARTS) start_rest(up);
 }
 
 static void adopt_due(struct blasd_timer *timer) {
@@ -265,33 +268,22 @@ static struct supervisor *of_care(struct redis_care *care) {
 
 static void on_redis_ready(struct redis_care *care) {
     struct supervisor *up = of_care(care);
-    if (!up->rest_starts && !up->shutdown.begun)
+    if (up->state == UP_REDIS_STARTS)
         blasd_loop_timer_set(up->loop, &up->adopt_due, blasd_clock_ns());
 }
 
 /* Whatever it says, it is alive. */
 static void on_redis_alive(struct redis_care *care) {
     struct supervisor *up = of_care(care);
-    if (up->redis_child.pid != 0) child_sign(&up->redis_child);
-}
-
-static void on_check_exit(struct child *child, int status, bool *again) {
-    struct supervisor *up = child->arg;
-    (void)status;
-    *again = false;
-    child_start_later(&up->redis_child);
+    if (up->parts[PART_REDIS].pid != 0) child_sign(&up->parts[PART_REDIS]);
 }
 
 static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
-    bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127, checks;
-    private_redis_ended(up->redis, WIFEXITED(status) && !missing, &checks);
-    if (up->shutdown.begun) return;
-    if ((up->api_child.starts > 0 && !missing) || (child->starts < REDIS_STARTS && !missing)) {
-        *again = !checks;
-        if (checks) child_start(&up->check_child);
-        return;
-    }
+    bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
+    child->argv = private_redis_next(up->redis, WIFEXITED(status) && !missing);
+    if (is_ending(up)) return;
+    if (!missing && (up->parts[PART_API].starts > 0 || child->starts < REDIS_STARTS)) return;
     if (missing)
         blasd_log(BLASD_LOG_ERROR, "redis-server is not installed; install it, or give --redis");
     else
@@ -305,33 +297,31 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
  * stop no other one: that is put back, and nobody starts again. Jobs whose inputs lay in it fail,
  * and are told why. */
 static void blobs_due(struct blasd_timer *timer) {
-    struct supervised_blobs *blobs = blasd_container_of(timer, struct supervised_blobs, look);
-    struct supervisor *up = blobs->up;
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, blobs_due);
+    ino_t inode;
     bool there;
-    if (up->shutdown.begun) return;
-    there = blob_dir_restore(blobs->spec, blobs->dir);
+    if (is_ending(up)) return;
+    there = blob_dir_restore(up->blobs, up->dir);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + (there ? BLOBS_NS : BLOBS_AGAIN_NS));
-    if (!there || blob_dir_inode(blobs->spec) == blobs->inode) return;
-    blobs->inode = blob_dir_inode(blobs->spec);
-    blob_dir_keep_token(blobs->spec, blobs->dir);
+    inode = blob_dir_inode(up->blobs);
+    if (!there || inode == up->blobs_inode) return;
+    up->blobs_inode = inode;
     blasd_log(BLASD_LOG_WARN,
               "%s was removed, and is made anew; all parts start again. Where systemd does that at "
               "logout, set RemoveIPC=no or run blasd as a service",
-              blobs->spec + strlen("dir:"));
-    child_signal(&up->api_child, SIGTERM);
-    child_signal(&up->notify_child, SIGTERM);
-    for (int i = 0; i < up->worker_count; i++) child_signal(&up->workers[i].child, SIGTERM);
+              up->blobs + strlen("dir:"));
+    signal_parts(up, SIGTERM);
 }
 
 static void watch_blobs(struct supervisor *up) {
-    if (up->blobs->spec == NULL) return;
-    up->blobs->up = up;
-    up->blobs->look.fire = blobs_due;
-    blasd_loop_timer_set(up->loop, &up->blobs->look, blasd_clock_ns() + BLOBS_NS);
+    if (up->blobs == NULL) return;
+    blob_dir_keep_token(up->blobs, up->dir);
+    up->blobs_inode = blob_dir_inode(up->blobs);
+    up->blobs_due.fire = blobs_due;
+    blasd_loop_timer_set(up->loop, &up->blobs_due, blasd_clock_ns() + BLOBS_NS);
 }
 
 static const struct child_events redis_events = {.on_exit = on_redis_exit};
-static const struct child_events check_events = {.on_exit = on_check_exit};
 static const struct child_events api_events = {
     .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
 static const struct child_events notify_events = {.on_exit = on_child_exit};
@@ -354,37 +344,43 @@ static struct child part_of(struct supervisor *up, const char *label, char *cons
 
 static void prepare_redis(struct supervisor *up) {
     struct private_redis *redis = up->redis;
+    struct child *child = &up->parts[PART_REDIS];
+    *child = part_of(up, "redis-server", NULL, &redis_events);
+    child->notifies = false;
+    child->foreign = true;
     if (redis == NULL) return;
-    up->redis_child = part_of(up, "redis-server", redis->argv, &redis_events);
-    up->redis_child.executable = "redis-server";
-    up->redis_child.keep_fds = &redis->dir->lock_fd;
-    up->redis_child.keep_count = 1;
-    up->check_child = part_of(up, "redis-check-aof", redis->check_argv, &check_events);
-    up->check_child.executable = "redis-check-aof";
-    up->check_child.input = "y\n"; /* it asks whether to cut the file */
-    up->redis_child.notifies = up->check_child.notifies = false;
+    child->argv = private_redis_next(redis, false);
+    child->keep_fds = &redis->dir->lock_fd;
+    child->keep_count = 1;
     redis->arg = up;
     redis->care.on_ready = on_redis_ready;
     redis->care.on_alive = on_redis_alive;
     up->adopt_due.fire = adopt_due;
 }
 
-static void prepare_parts(struct supervisor *up) {
+static int prepare_parts(struct supervisor *up) {
     static char program[] = "blasd", command[] = "notify";
     static char *const notify_argv[] = {program, command, NULL};
+    struct child *api;
+    up->parts = calloc((size_t)part_count(up), sizeof *up->parts);
+    if (up->parts == NULL) return -1;
+    prepare_redis(up);
     up->worker_variables[0] = "BLASD_REDIS";
     up->worker_variables[1] = up->worker_redis;
-    up->api_child = part_of(up, "blasd api", up->api_argv, &api_events);
-    up->api_child.cpus = &up->api_cpus;
-    up->api_child.keep_fds = up->listeners->fds;
-    up->api_child.keep_count = up->listeners->count;
-    up->notify_child = part_of(up, "blasd notify", notify_argv, &notify_events);
+    api = &up->parts[PART_API];
+    *api = part_of(up, "blasd api", up->api_argv, &api_events);
+    api->cpus = &up->api_cpus;
+    api->keep_fds = up->listeners->fds;
+    api->keep_count = up->listeners->count;
+    up->parts[PART_NOTIFY] = part_of(up, "blasd notify", notify_argv, &notify_events);
     for (int i = 0; i < up->worker_count; i++) {
         struct worker_plan *plan = &up->workers[i];
-        plan->child = part_of(up, plan->label, plan->argv, &worker_events);
-        plan->child.cpus = &plan->cpus;
-        plan->child.variables = up->worker_variables;
+        struct child *worker = &up->parts[PART_WORKERS + i];
+        *worker = part_of(up, plan->label, plan->argv, &worker_events);
+        worker->cpus = &plan->cpus;
+        worker->variables = up->worker_variables;
     }
+    return 0;
 }
 
 static int watch_signals(struct supervisor *up) {
@@ -397,30 +393,27 @@ static int watch_signals(struct supervisor *up) {
 
 int supervisor_run(struct supervisor *up) {
     struct blasd_err err = {0};
-    bool checks;
-    up->shutdown.status = BLASD_EXIT_FAILED;
+    up->status = BLASD_EXIT_FAILED;
     up->loop = blasd_loop_new();
-    if (up->loop == NULL || watch_signals(up) != 0) {
+    if (up->loop == NULL || prepare_parts(up) != 0 || watch_signals(up) != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot set up the supervisor: %s", strerror(errno));
         goto done;
     }
     watch_input(up);
-    prepare_redis(up);
-    prepare_parts(up);
     watch_blobs(up);
     if (up->redis == NULL) {
         start_rest(up);
     } else if (private_redis_attend(up->redis, up->loop, &err) == 0) {
-        private_redis_ended(up->redis, false, &checks);
-        child_start(&up->redis_child);
+        child_start(&up->parts[PART_REDIS]);
     } else {
         blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
         goto done;
     }
-    while (!up->shutdown.done) blasd_loop_step(up->loop, -1);
+    while (up->state != UP_ENDED) blasd_loop_step(up->loop, -1);
 done:
     if (up->redis != NULL) private_redis_leave(up->redis);
     blasd_loop_free(up->loop);
     if (up->signals.fd > 0) close(up->signals.fd);
-    return up->shutdown.status;
+    free(up->parts);
+    return up->status;
 }

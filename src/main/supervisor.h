@@ -4,7 +4,6 @@
 #define BLASD_MAIN_SUPERVISOR_H
 
 #include "main/access.h"
-#include "main/blob_dir.h"
 #include "main/child.h"
 #include "main/listen.h"
 #include "main/options.h"
@@ -17,7 +16,6 @@
 
 /* One worker. */
 struct worker_plan {
-    struct child child;
     char device[16];
     char label[40];
     char name[128];
@@ -26,26 +24,20 @@ struct worker_plan {
     cpu_set_t cpus; /* where it may run; empty: anywhere */
 };
 
-/* The way down. */
-struct shutdown {
-    bool begun;          /* told to end, or unable to start */
-    bool requests_ended; /* the front end has none that the workers should still answer */
-    bool refused_enough; /* and was told to end */
-    bool done;
-    int told, status;
-    struct blasd_timer requests_due;
-};
+/* The parts, in the table of a supervisor. */
+enum supervised_part { PART_REDIS, PART_API, PART_NOTIFY, PART_WORKERS };
 
-struct supervisor;
-
-/* The blob directory, where `blasd up` chose it. */
-struct supervised_blobs {
-    /* borrowed; NULL: it is somebody else's */
-    const char *spec;
-    const struct data_dir *dir;
-    ino_t inode;
-    struct blasd_timer look;
-    struct supervisor *up; /* the supervisor's to set */
+/* How far it has come: each state follows the one before. */
+enum supervisor_state {
+    UP_REDIS_STARTS, /* nothing else was started */
+    UP_PARTS_START,  /* workers and front end were told to */
+    UP_RUNNING,      /* the ready line was printed; nothing is given up from here on */
+    UP_REQUESTS_END, /* told to end: the front end refuses jobs, workers take those under way */
+    UP_WORKERS_END,  /* they end what they compute, which the front end still hands out */
+    UP_API_ENDS,
+    UP_NOTIFY_ENDS,
+    UP_REDIS_ENDS,
+    UP_ENDED
 };
 
 struct supervisor {
@@ -54,25 +46,26 @@ struct supervisor {
     struct blasd_store *store;
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
-    struct supervised_blobs *blobs;
+    const char *blobs; /* the blob directory that `blasd up` chose; NULL: it is somebody else's */
+    const struct data_dir *dir;
     const struct access_options *access;
     char *const *api_argv;
     cpu_set_t api_cpus;       /* as a worker's */
-    bool delivers;            /* somebody is to send webhooks and put outputs */
+    bool delivers;            /* webhooks are to be sent */
     bool lifeline;            /* the end of standard input, where that is a pipe, is as SIGTERM */
     const char *worker_redis; /* where workers reach Redis */
     struct worker_plan *workers;
     int worker_count;
 
     /* its own; zero */
+    enum supervisor_state state;
     struct blasd_loop *loop;
-    struct child redis_child, check_child, api_child, notify_child;
+    struct child *parts;             /* owned: PART_WORKERS + worker_count */
     const char *worker_variables[3]; /* name, value, NULL */
     struct blasd_watcher signals, input;
-    struct blasd_timer adopt_due, api_due;
-    bool rest_starts; /* workers and front end were told to */
-    bool running;     /* the ready line was printed */
-    struct shutdown shutdown;
+    struct blasd_timer adopt_due, api_due, requests_due, blobs_due;
+    ino_t blobs_inode;
+    int told, status; /* how often to end; the exit status */
 };
 
 /* Starts everything, prints the ready line on standard output, keeps everything alive, and returns

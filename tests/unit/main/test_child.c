@@ -43,7 +43,7 @@ static void run(const char *script, int start_s) {
     static struct child child;
     child = (struct child){.loop = blasd_loop_new(),
                            .label = "a test's",
-                           .executable = shell,
+                           .foreign = true,
                            .argv = argv,
                            .notifies = true,
                            .silence_s = 1000,
