@@ -55,56 +55,27 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
         blasd_sanitize(shown, name, strlen(name)));
 }
 
-/* The members of an entry, in any order. */
-enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = 7, OTHER = 8 };
-struct members {
-    const struct blasd_json_text *text;
-    const char *field;
-    unsigned seen;
-    bool has_dtype;
-    char dtype[BLASD_JSON_WORD];
-    int rank, offset_count;
-    int64_t shape[BLASD_MAX_RANK], offsets[BLASD_MAX_RANK];
-};
-
-/* A list of whole numbers from 0; one that is too long for any shape is an invalid tensor. */
-static int read_list(const struct members *members, const char *name, const char *p, int *count,
-                     int64_t *values, const char **next, struct blasd_err *err) {
-    int rc = blasd_json_lengths(members->text, p, members->field, count, values, next, err);
-    if (rc == 0 || err->code != BLASD_E_invalid_tensor || *count == BLASD_MAX_RANK) return rc;
-    return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
+/* Reads the list of whole numbers from 0 at `p`; one that is too long for any shape is an invalid
+ * tensor. */
+static int read_list(const struct blasd_json_text *text, const char *name, const char *p,
+                     const char *field, int *count, int64_t *values, struct blasd_err *err) {
+    int rc = blasd_json_lengths(text, p, field, count, values, &p, err);
+    if (rc == 0) return blasd_json_member_end(text, p, err);
+    if (err->code != BLASD_E_invalid_tensor || *count == BLASD_MAX_RANK) return rc;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "its %s is no list of whole numbers from 0", name);
 }
 
-static int read_member(void *arg, const char *quote, const char *name, const char *value,
-                       const char **next, struct blasd_err *err) {
-    struct members *members = arg;
-    unsigned which = strcmp(name, "dtype") == 0          ? DTYPE
-                     : strcmp(name, "shape") == 0        ? SHAPE
-                     : strcmp(name, "data_offsets") == 0 ? OFFSETS
-                                                         : OTHER;
-    if (members->seen & which && which != OTHER)
-        return blasd_json_fail(members->text, quote, err, "a duplicate of %s", name);
-    members->seen |= which;
-    members->has_dtype = members->has_dtype || (which == DTYPE && *value == '"');
-    if (which == SHAPE)
-        return read_list(members, name, value, &members->rank, members->shape, next, err);
-    if (which == OFFSETS)
-        return read_list(members, name, value, &members->offset_count, members->offsets, next, err);
-    if (which == DTYPE && *value == '"')
-        return blasd_json_word(members->text, value, members->dtype, next, err);
-    return blasd_json_skip(members->text, value, next, err);
-}
-
-static int take_offsets(const struct members *members, struct entry *entry, struct blasd_err *err) {
+static int take_offsets(const int64_t *offsets, int count, const char *field, struct entry *entry,
+                        struct blasd_err *err) {
     uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (members->offset_count != 2 || members->offsets[1] < members->offsets[0])
-        return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
+    if (count != 2 || offsets[1] < offsets[0])
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)members->offsets[0];
-    entry->end = (uint64_t)members->offsets[1];
+    entry->begin = (uint64_t)offsets[0];
+    entry->end = (uint64_t)offsets[1];
     if (entry->end - entry->begin == bytes) return 0;
-    return blasd_fail(err, BLASD_E_malformed_safetensors, members->field,
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "its dtype and shape make %llu bytes, its data_offsets %llu",
                       (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
@@ -113,19 +84,29 @@ static int take_offsets(const struct members *members, struct entry *entry, stru
 static int read_description(const struct blasd_json_text *text, const char *value,
                             const char *field, struct entry *entry, const char **next,
                             struct blasd_err *err) {
+    enum { DTYPE, SHAPE, OFFSETS };
+    static const char *const names[] = {"dtype", "shape", "data_offsets", NULL};
     struct blasd_tensor *tensor = &entry->to->input.tensor;
-    struct members members = {.text = text, .field = field};
-    int rc = *value == '{' ? blasd_json_members(text, value, read_member, &members, next, err)
+    struct blasd_json_pick from = {.text = text, .names = names};
+    int64_t shape[BLASD_MAX_RANK], offsets[BLASD_MAX_RANK];
+    char dtype[BLASD_JSON_WORD];
+    const char *end;
+    int rank, count,
+        rc = *value == '{' ? blasd_json_members_pick(value, &from, next, err)
                            : blasd_json_skip(text, value, next, err);
+    bool named = from.at[DTYPE] != NULL && *from.at[DTYPE] == '"';
     if (rc != 0) return rc;
-    if (members.seen != ALL)
+    if (from.other || from.at[DTYPE] == NULL || from.at[SHAPE] == NULL || from.at[OFFSETS] == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);
-    rc = find_dtype(members.has_dtype ? members.dtype : NULL, field, &tensor->dtype, err);
-    if (rc != 0) return rc;
-    *tensor = blasd_tensor_make(tensor->dtype, members.rank, members.shape);
+    if (named && (rc = blasd_json_word(text, from.at[DTYPE], dtype, &end, err)) != 0) return rc;
+    if ((rc = read_list(text, "shape", from.at[SHAPE], field, &rank, shape, err)) != 0 ||
+        (rc = read_list(text, "data_offsets", from.at[OFFSETS], field, &count, offsets, err)) != 0)
+        return rc;
+    if ((rc = find_dtype(named ? dtype : NULL, field, &tensor->dtype, err)) != 0) return rc;
+    *tensor = blasd_tensor_make(tensor->dtype, rank, shape);
     rc = blasd_tensor_check(tensor, field, err);
-    return rc == 0 ? take_offsets(&members, entry, err) : rc;
+    return rc == 0 ? take_offsets(offsets, count, field, entry, err) : rc;
 }
 
 static int read_entry(struct safetensors_reader *reader, const struct blasd_json_text *text,
