@@ -60,11 +60,9 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
 /* A member that is no tensor. */
 static int take_field(struct pass *pass, const char *name, const char *value, const char **next,
                       struct blasd_err *err) {
-    int rc = blasd_json_check(&pass->text, value, 1, next, err);
-    if (rc == 0) rc = check_envelope(pass, *next, err);
-    if (rc != 0) return rc;
-    return blasd_request_fields_json(pass->body->fields, BLASD_IN_BODY, name, &pass->text, value,
-                                     next, err);
+    int rc = blasd_request_fields_json(pass->body->fields, BLASD_IN_BODY, name, &pass->text, value,
+                                       next, err);
+    return rc == 0 ? check_envelope(pass, *next, err) : rc;
 }
 
 static int take_member(void *arg, const char *quote, const char *name, const char *value,

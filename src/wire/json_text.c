@@ -142,7 +142,13 @@ int blasd_json_inside(const struct blasd_json_text *text, const char *p, struct 
 int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
                     const char **next, struct blasd_err *err) {
     size_t len;
-    int rc = read_string(text, p, word, BLASD_JSON_WORD - 1, &len, next, err);
+    int rc = 0;
+    if (blasd_json_plain(p, text->end, next) && *next - p - 2 < BLASD_JSON_WORD) {
+        len = (size_t)(*next - p) - 2;
+        memcpy(word, p + 1, len);
+    } else {
+        rc = read_string(text, p, word, BLASD_JSON_WORD - 1, &len, next, err);
+    }
     word[len] = '\0';
     return rc;
 }
@@ -351,6 +357,7 @@ int blasd_json_check(const struct blasd_json_text *text, const char *p, int dept
                      const char **next, struct blasd_err *err) {
     struct checking inner = {text, depth + 1};
     size_t len;
+    if (blasd_json_plain(p, text->end, next)) return 0;
     if (*p == '"') return read_string(text, p, NULL, 0, &len, next, err);
     if (*p != '[' && *p != '{') return check_plain(text, p, next, err);
     if (depth >= text->depth_max)

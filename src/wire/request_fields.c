@@ -393,19 +393,20 @@ int blasd_request_fields_json(struct blasd_request_fields *fields, enum blasd_pl
                               const char *name, const struct blasd_json_text *text, const char *p,
                               const char **next, struct blasd_err *err) {
     struct member_of_json of = {.fields = fields, .text = text, .member = member_of(name)};
-    int member = of.member, rc = blasd_json_check(text, p, 1, next, err);
+    int member = of.member, rc;
     bool names = member == KEEP || member == RESULTS;
+    bool string = !names && member != PARAMS && member != DEADLINE_MS && member != LABELS;
     struct blasd_buf inside;
-    if (rc != 0) return rc;
+    if (string && member >= 0 && blasd_json_plain(p, text->end, next))
+        return blasd_request_fields_text(fields, place, name, p + 1, (size_t)(*next - p) - 2, err);
+    if ((rc = blasd_json_check(text, p, 1, next, err)) != 0) return rc;
     if (member < 0 || (fields->graph && (member == OP || member == PARAMS || names)))
         return unknown_member(fields, name, err);
-    if (names || member == PARAMS || member == DEADLINE_MS || member == LABELS) {
+    if (!string) {
         rc = claim(&fields->given_in[member], place, name, err);
         return rc == 0 ? note_json(&of, p, *next, err) : rc;
     }
     if (*p != '"') return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
-    if (blasd_json_plain(p, text->end, next))
-        return blasd_request_fields_text(fields, place, name, p + 1, (size_t)(*next - p) - 2, err);
     rc = blasd_json_inside(text, p, &inside, next, err);
     if (rc == 0) rc = blasd_request_fields_text(fields, place, name, inside.data, inside.len, err);
     blasd_buf_release(&inside);
