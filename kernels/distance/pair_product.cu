@@ -7,8 +7,8 @@
  * mirrored. Read next: pair_sinks.cuh. */
 #include "kernels/distance/pair_product.cuh"
 
-#include "kernels/distance/pair_dd.cuh"
 #include "kernels/distance/pair_sinks.cuh"
+#include "kernels/numeric/dd_warp.cuh"
 
 #define FEW 256 /* entries of a tile that are computed again one by one */
 
@@ -16,23 +16,23 @@
 
 /* A warp does a point: to = (x - mean) sqrt(w), and its squared norm. */
 template <class T>
-static __device__ void centre_point(const T *x, const T *w, const struct pair_dd *means, int64_t k,
+static __device__ void centre_point(const T *x, const T *w, const struct dd *means, int64_t k,
                                     double *to, double *norm) {
-    struct pair_dd sum = {0, 0};
+    struct dd sum = {0, 0};
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
         double e = __dsub_rn((double)x[d], means[d].hi);
         if (w != nullptr) e = w[d] == 0 ? 0 : __dmul_rn(e, __dsqrt_rn((double)w[d]));
         to[d] = e;
-        sum = pair_dd_add(sum, pair_dd_product(e, e));
+        sum = dd_add(sum, dd_two_product(e, e));
     }
-    sum = pair_dd_over_warp(sum);
+    sum = dd_lanes_sum(sum, BLASD_WARP);
     if (threadIdx.x % BLASD_WARP == 0) *norm = __dadd_rn(sum.hi, sum.lo);
 }
 
 template <class T>
 __global__ void __launch_bounds__(PAIR_THREADS)
     centre_points_of(struct pair_args args, struct pair_product product, int64_t number,
-                     const struct pair_dd *means) {
+                     const struct dd *means) {
     struct pair_problem<T> problem = pair_locate<T>(args, number);
     int64_t warps = (int64_t)gridDim.x * (PAIR_THREADS / BLASD_WARP);
     int64_t warp = ((int64_t)blockIdx.x * PAIR_THREADS + threadIdx.x) / BLASD_WARP;
@@ -55,7 +55,7 @@ int pair_product_points(struct blasd_cuda_job *job, enum blasd_dtype dtype,
     int64_t blocks = (args.m + (args.alone ? 0 : args.n) + 7) / 8;
     int64_t most = (int64_t)job->facts->units * 32;
     dim3 grid((unsigned)(blocks < most ? blocks : most));
-    const struct pair_dd *centre = (const struct pair_dd *)means;
+    const struct dd *centre = (const struct dd *)means;
     return pair_by_type(dtype, [&](auto zero) {
         return blasd_launch(centre_points_of<decltype(zero)>, grid, dim3(PAIR_THREADS), 0,
                             job->stream, err, args, product, number, centre);

@@ -1,7 +1,7 @@
 /* Points made ready on the device, and their statistics. Read next: pair_rows.cuh says for what. */
 #include "kernels/distance/pair_rows.cuh"
 
-#include "kernels/distance/pair_dd.cuh"
+#include "kernels/numeric/dd_warp.cuh"
 
 #define ROWS_THREADS 256
 /* Points whose sums are one partial sum: at least, and partial sums at most where there are more.
@@ -23,9 +23,8 @@ static __device__ double row_scale(const double *x, const double *w, int64_t k) 
 
 /* The weighted mean of a row, scaled, by a warp; a constant row's mean is that constant, exactly.
  */
-static __device__ struct pair_dd row_mean(const double *x, const double *w, int64_t k,
-                                          double scale) {
-    struct pair_dd sum = {0, 0}, total = {0, 0};
+static __device__ struct dd row_mean(const double *x, const double *w, int64_t k, double scale) {
+    struct dd sum = {0, 0}, total = {0, 0};
     bool constant = true;
     int64_t first = 0; /* of those that count */
     while (w != nullptr && first + 1 < k && w[first] == 0) first++;
@@ -33,32 +32,32 @@ static __device__ struct pair_dd row_mean(const double *x, const double *w, int6
         double weight = w == nullptr ? 1 : w[d];
         if (weight == 0) continue;
         if (x[d] != x[first]) constant = false;
-        sum = pair_dd_add(sum, pair_dd_product(scale * x[d], weight));
-        total = pair_dd_add(total, {weight, 0});
+        sum = dd_add(sum, dd_two_product(scale * x[d], weight));
+        total = dd_add(total, {weight, 0});
     }
-    sum = pair_dd_over_warp(sum);
-    total = pair_dd_over_warp(total);
+    sum = dd_lanes_sum(sum, BLASD_WARP);
+    total = dd_lanes_sum(total, BLASD_WARP);
     constant = __all_sync(BLASD_WARP_ALL, constant);
-    return constant && k > 0 ? pair_dd{scale * x[first], 0} : pair_dd_quotient(sum, total);
+    return constant && k > 0 ? dd{scale * x[first], 0} : dd_divide(sum, total);
 }
 
 static __device__ void unit_row(const double *x, const double *w, int64_t k, bool centred,
                                 double *to, int *flags) {
-    struct pair_dd squares = {0, 0}, mean = {0, 0};
+    struct dd squares = {0, 0}, mean = {0, 0};
     double length, scale = row_scale(x, w, k);
     if (centred) mean = row_mean(x, w, k, scale);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        struct pair_dd e = pair_dd_less(scale * x[d], mean), square;
+        struct dd e = dd_subtract(dd_from(scale * x[d]), mean), square;
         if (w != nullptr && w[d] == 0) continue; /* NaN does not count there either */
-        square = pair_dd_product(e.hi, e.hi);
+        square = dd_two_product(e.hi, e.hi);
         square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
-        if (w != nullptr) square = pair_dd_scale(square, w[d]);
-        squares = pair_dd_add(squares, square);
+        if (w != nullptr) square = dd_scale(square, w[d]);
+        squares = dd_add(squares, square);
     }
-    length = pair_dd_root(pair_dd_over_warp(squares));
+    length = dd_round(dd_sqrt(dd_lanes_sum(squares, BLASD_WARP)));
     if (length == 0 && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        struct pair_dd e = pair_dd_less(scale * x[d], mean);
+        struct dd e = dd_subtract(dd_from(scale * x[d]), mean);
         double value = __dadd_rn(e.hi, e.lo);
         if (w != nullptr) value = w[d] == 0 ? 0 : __dmul_rn(value, __dsqrt_rn(w[d]));
         to[d] = __ddiv_rn(value, length);
@@ -66,14 +65,14 @@ static __device__ void unit_row(const double *x, const double *w, int64_t k, boo
 }
 
 static __device__ void share_row(const double *x, int64_t k, double *to, int *flags) {
-    struct pair_dd sum = {0, 0};
+    struct dd sum = {0, 0};
     double all, scale = row_scale(x, nullptr, k);
     bool none = false;
     for (int64_t d = (int64_t)threadIdx.x % BLASD_WARP; d < k; d += BLASD_WARP) {
-        sum = pair_dd_add(sum, {scale * x[d], 0});
+        sum = dd_add(sum, {scale * x[d], 0});
         if (x[d] < 0) none = true;
     }
-    sum = pair_dd_over_warp(sum);
+    sum = dd_lanes_sum(sum, BLASD_WARP);
     all = __dadd_rn(sum.hi, sum.lo);
     none = !__all_sync(BLASD_WARP_ALL, !none);
     if (all == 0 && !none && k > 0 && threadIdx.x % BLASD_WARP == 0) atomicOr(flags, PAIR_ZERO_ROW);
@@ -134,14 +133,14 @@ static __host__ __device__ inline int64_t points_of(const struct pair_args &args
  * coordinates a block, a warp for each eighth of the points. */
 template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
-    column_sums(struct pair_args args, const struct pair_dd *means, struct pair_dd *partial,
-                int64_t chunks, int64_t each) {
-    BLASD_STATIC_SHARED(struct pair_dd, sums, [ROWS_THREADS / BLASD_WARP][BLASD_WARP]);
+    column_sums(struct pair_args args, const struct dd *means, struct dd *partial, int64_t chunks,
+                int64_t each) {
+    BLASD_STATIC_SHARED(struct dd, sums, [ROWS_THREADS / BLASD_WARP][BLASD_WARP]);
     int64_t groups = (args.k + BLASD_WARP - 1) / BLASD_WARP, group = blockIdx.x % groups;
     int64_t chunk = blockIdx.x / groups % chunks, number = blockIdx.x / groups / chunks;
     int64_t d = group * BLASD_WARP + threadIdx.x % BLASD_WARP, points = points_of(args);
     struct pair_problem<T> problem = pair_locate<T>(args, number);
-    struct pair_dd sum = {0, 0}, mean = {0, 0};
+    struct dd sum = {0, 0}, mean = {0, 0};
     if (means != nullptr && d < args.k) mean = means[number * args.k + d];
     int64_t end = d >= args.k ? 0 : (chunk + 1) * each < points ? (chunk + 1) * each : points;
     PAIR_FOURFOLD
@@ -149,36 +148,34 @@ __global__ void __launch_bounds__(ROWS_THREADS)
          i += ROWS_THREADS / BLASD_WARP) {
         double x =
             (double)(i < args.m ? problem.x[i * args.k + d] : problem.y[(i - args.m) * args.k + d]);
-        struct pair_dd e = pair_dd_less(x, mean), square = e;
+        struct dd e = dd_subtract(dd_from(x), mean), square = e;
         if (means != nullptr) {
-            square = pair_dd_product(e.hi, e.hi);
+            square = dd_two_product(e.hi, e.hi);
             square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
         }
-        sum = pair_dd_add(sum, square);
+        sum = dd_add(sum, square);
     }
     sums[threadIdx.x / BLASD_WARP][threadIdx.x % BLASD_WARP] = sum;
     __syncthreads();
     if (threadIdx.x >= BLASD_WARP || d >= args.k) return;
-    for (int i = 1; i < ROWS_THREADS / BLASD_WARP; i++)
-        sum = pair_dd_add(sum, sums[i][threadIdx.x]);
+    for (int i = 1; i < ROWS_THREADS / BLASD_WARP; i++) sum = dd_add(sum, sums[i][threadIdx.x]);
     partial[(number * chunks + chunk) * args.k + d] = sum;
 }
 
 /* From partial sums to means, or to weights 1 / variance. */
 __global__ void __launch_bounds__(ROWS_THREADS)
-    column_ends(const struct pair_dd *partial, int64_t chunks, int64_t k, int64_t problems,
-                double points, struct pair_dd *means, double *w, int64_t task_problems,
-                int *flags) {
+    column_ends(const struct dd *partial, int64_t chunks, int64_t k, int64_t problems,
+                double points, struct dd *means, double *w, int64_t task_problems, int *flags) {
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < problems * k;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
-        struct pair_dd sum = {0, 0};
+        struct dd sum = {0, 0};
         PAIR_FOURFOLD
         for (int64_t c = 0; c < chunks; c++)
-            sum = pair_dd_add(sum, partial[(i / k * chunks + c) * k + i % k]);
+            sum = dd_add(sum, partial[(i / k * chunks + c) * k + i % k]);
         if (w == nullptr) {
-            means[i] = pair_dd_quotient(sum, {points, 0});
+            means[i] = dd_divide(sum, {points, 0});
         } else {
-            struct pair_dd variance = pair_dd_quotient(sum, {points - 1, 0});
+            struct dd variance = dd_divide(sum, {points - 1, 0});
             double whole = __dadd_rn(variance.hi, variance.lo);
             w[i] = __ddiv_rn(1, whole);
             if (whole != 0 && !(whole > 0x1p-900 && whole < 0x1p900))
@@ -192,13 +189,13 @@ static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
                    const struct pair_statistics &s, bool squares, double *w,
                    struct blasd_err *err) {
     int64_t blocks = (args.k + BLASD_WARP - 1) / BLASD_WARP * s.chunks * s.problems;
-    struct pair_dd *partial = (struct pair_dd *)s.partial, *means = (struct pair_dd *)s.means;
+    struct dd *partial = (struct dd *)s.partial, *means = (struct dd *)s.means;
     int code;
     if (blocks > INT32_MAX)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
-    code = blasd_launch(column_sums<T>, dim3((unsigned)blocks), dim3(ROWS_THREADS), 0, job->stream,
-                        err, args, squares ? means : (struct pair_dd *)nullptr, partial, s.chunks,
-                        s.each);
+    code =
+        blasd_launch(column_sums<T>, dim3((unsigned)blocks), dim3(ROWS_THREADS), 0, job->stream,
+                     err, args, squares ? means : (struct dd *)nullptr, partial, s.chunks, s.each);
     if (code != 0) return code;
     return blasd_launch(column_ends, blocks_for(job, s.problems * args.k, ROWS_THREADS),
                         dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
@@ -222,13 +219,13 @@ int pair_variances(struct blasd_cuda_job *job, const struct pair_args &args,
 
 /* to = the points of a problem, x and y, less the means. */
 __global__ void __launch_bounds__(ROWS_THREADS)
-    centre_points(struct pair_args args, int64_t number, const struct pair_dd *means, double *to) {
+    centre_points(struct pair_args args, int64_t number, const struct dd *means, double *to) {
     struct pair_problem<double> problem = pair_locate<double>(args, number);
     int64_t first = args.m * args.k, all = points_of(args) * args.k;
     for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < all;
          i += (int64_t)gridDim.x * ROWS_THREADS) {
         double x = i < first ? problem.x[i] : problem.y[i - first];
-        struct pair_dd e = pair_dd_less(x, means[number * args.k + i % args.k]);
+        struct dd e = dd_subtract(dd_from(x), means[number * args.k + i % args.k]);
         to[i] = __dadd_rn(e.hi, e.lo);
     }
 }
@@ -264,7 +261,7 @@ static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
     struct blasd_gpu_gemm g = {};
     int code =
         blasd_launch(centre_points, blocks_for(job, points * k, ROWS_THREADS), dim3(ROWS_THREADS),
-                     0, job->stream, err, args, number, (const struct pair_dd *)s.means, s.centred);
+                     0, job->stream, err, args, number, (const struct dd *)s.means, s.centred);
     g.dtype = g.out = BLASD_float64;
     g.trans_a = true;
     g.m = g.n = g.lda = g.ldb = g.ldc = k;
@@ -308,11 +305,11 @@ int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &arg
     s.each = (int64_t)(points + CHUNKS_MOST - 1) / CHUNKS_MOST;
     if (s.each < CHUNK_LEAST) s.each = CHUNK_LEAST;
     s.chunks = ((int64_t)points + s.each - 1) / s.each;
-    code = blasd_cuda_take(job, (size_t)(s.chunks * problems) * k * sizeof(struct pair_dd),
+    code = blasd_cuda_take(job, (size_t)(s.chunks * problems) * k * sizeof(struct dd),
                            (void **)&s.partial, err);
     if (code == 0)
-        code = blasd_cuda_take(job, (size_t)problems * k * sizeof(struct pair_dd),
-                               (void **)&s.means, err);
+        code =
+            blasd_cuda_take(job, (size_t)problems * k * sizeof(struct dd), (void **)&s.means, err);
     if (!covariance || code != 0) {
         *ret = s;
         return code;

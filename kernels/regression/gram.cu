@@ -400,7 +400,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_rows(In... from_host)
         }
         __syncthreads();
         for (int e = 0; e < M * M; e++) {
-            struct dd sum = gram_settled({hi[e / M][e % M], lo[e / M][e % M]});
+            struct dd sum = dd_fast_sum(hi[e / M][e % M], lo[e / M][e % M]);
             hi[e / M][e % M] = sum.hi;
             lo[e / M][e % M] = sum.lo;
         }
@@ -446,7 +446,7 @@ template <int M, class... In> static __global__ void __launch_bounds__(THREADS) 
         l = right * M + (int)(element % (M * M)) % M;
         for (int b = lane; b < t.blocks; b += lanes)
             sum = dd_add(sum, share.args.partial[(problem * t.blocks + b) * each + element]);
-        sum = gram_lanes_sum(sum, lanes);
+        sum = dd_lanes_sum(sum, lanes);
         if (lane != 0 || at >= all) continue;
         if (right < t.of_x) {
             if (i < s.q && l < s.q && l >= i) *(out.gram + (problem * s.q + i) * s.q + l) = sum;

@@ -9,7 +9,7 @@
 #define BLASD_REGRESSION_GRAM_CUH
 
 #include "kernels/regression/far.h"
-#include "kernels/regression/gram_double.cuh"
+#include "kernels/numeric/dd_warp.cuh"
 
 #define GRAM_MOST 1024 /* coefficients */
 

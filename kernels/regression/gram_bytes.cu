@@ -275,7 +275,7 @@ template <class... In> static __global__ void __launch_bounds__(GATHER) gather_b
         struct dd sum = {0, 0}, *put;
         for (int b = lane; b < blocks; b += lanes)
             sum = dd_add(sum, partial[(problem * blocks + b) * TILES * TILE + element]);
-        sum = gram_lanes_sum(sum, lanes);
+        sum = dd_lanes_sum(sum, lanes);
         tile_at(element / TILE, &i, &l);
         i += k % BLASD_WARP / 4 + (k >= 2 * BLASD_WARP ? 8 : 0);
         l += k % 4 * 2 + k / BLASD_WARP % 2;

@@ -22,6 +22,11 @@ struct factor_in {
     struct gram_factor_wants wants;
 };
 
+/* The square root; 0 for what rounding has left below 0. */
+static __device__ inline struct dd root_of(struct dd a) {
+    return a.hi > 0 ? dd_sqrt(a) : dd_from(0);
+}
+
 /* The arrays of one problem. */
 static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
                                                 const struct gram_arrays &all, int64_t i) {
@@ -96,7 +101,7 @@ static __device__ void put_triangle(const Team &team, const struct gram_shape &s
     int q = s.q, t = s.t, rank = team.rank(), all = team.size();
     for (int at = rank; at < q * (q + t); at += all) {
         int j = at / (q + t), l = at % (q + t);
-        struct dd root = gram_root(a.pivots[j]), value = dd_from(0);
+        struct dd root = root_of(a.pivots[j]), value = dd_from(0);
         if (l < q && l > j)
             value = dd_multiply(root, a.gram[l * q + j]);
         else if (l == j)
@@ -137,7 +142,7 @@ static __device__ void put_basis(const Team &team, const struct gram_shape &s,
                 value =
                     dd_subtract(value, dd_shift(dd_scale(a.inverse[i * q + c], a.columns[i].shift),
                                                 -a.columns[i].exponent));
-        a.basis[at] = ldexp(dd_round(over(value, gram_root(a.pivots[c]))), -a.columns[j].exponent);
+        a.basis[at] = ldexp(dd_round(over(value, root_of(a.pivots[c]))), -a.columns[j].exponent);
     }
 }
 
@@ -454,7 +459,7 @@ template <class... In> static __global__ void __launch_bounds__(GRAM_THREADS) sa
     struct dd *column = args.room + problem * q * q;
     double *out = args.a.middle + (problem * args.s.t + args.target) * q * q;
     for (int c = (int)(share.block() % args.blocks); c < q; c += args.blocks) {
-        struct dd root = gram_root(a.pivots[c]);
+        struct dd root = root_of(a.pivots[c]);
         for (int i = tid; i < q; i += all) { /* m times column c of U^-1 */
             struct dd sum = {0, 0};
             for (int j = 0; j <= c; j++)
@@ -467,7 +472,7 @@ template <class... In> static __global__ void __launch_bounds__(GRAM_THREADS) sa
             struct dd sum = {0, 0};
             for (int j = 0; j <= i; j++)
                 sum = dd_add(sum, dd_multiply(a.inverse[j * q + i], column[c * q + j]));
-            out[i * q + c] = dd_round(over(sum, gram_root(a.pivots[i])));
+            out[i * q + c] = dd_round(over(sum, root_of(a.pivots[i])));
         }
     }
 }

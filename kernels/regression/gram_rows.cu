@@ -28,7 +28,7 @@ static __device__ struct dd left_of(const struct gram_shape &s, const struct gra
         double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
         sum = dd_add(sum, dd_scale(b[j * s.t + l], x));
     }
-    return gram_lanes_sum(sum, lanes);
+    return dd_lanes_sum(sum, lanes);
 }
 
 struct leave_in {
@@ -106,7 +106,7 @@ static __device__ double left_of_leverage(const struct gram_shape &s, const stru
         }
         sum = dd_add(sum, dd_divide(dd_multiply(h, h), pivots[c]));
     }
-    sum = dd_scale(gram_lanes_sum(sum, lanes), weight);
+    sum = dd_scale(dd_lanes_sum(sum, lanes), weight);
     most = dd_round(sum);
     left = dd_round(dd_subtract(dd_from(1), sum));
     return left > 2 * most * blasd_regression_leverage_unit(s.n, s.q) ? left : NAN;
