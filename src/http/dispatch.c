@@ -189,7 +189,7 @@ static void begin(struct http_exchange *exchange, const char *target, const char
     exchange->form.dialect = http_dialect_find(url);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
     if (read_head(exchange, method, version, authority, &collecting.err) == 0 &&
-        http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
+        http_origin_check(&exchange->home->server->origins, request, &exchange->client.foreign,
                           &collecting.err) == 0)
         http_authenticate(exchange, &collecting.err);
     exchange->memory.parent = memory_of(exchange);

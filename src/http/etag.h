@@ -8,10 +8,15 @@
 
 #define HTTP_TAG 180 /* bytes of an ETag */
 
-/* Gives the answer the tag of the output, or tensor, that its path names, in its format. */
-void http_etag_of_output(struct http_exchange *exchange, const char *type);
-/* Whether a range of the answer may be sent: the client has the representation with that tag. */
-bool http_etag_allows_range(const struct http_exchange *exchange);
+/* Whether the path names one output, or a tensor, which never changes under it. */
+bool http_etag_is_output(const struct http_exchange *exchange);
+/* Where it does, gives the answer its tag in that format. */
+void http_etag_of_output(struct http_exchange *exchange, enum blasd_format format);
+/* Cuts an output to the range that is asked for, if one is, and the client has the representation
+ * that If-Range names. Of other methods than GET a range says nothing. Takes the answer, which may
+ * be NULL, and returns it; NULL with `err` filled: range_not_satisfiable. */
+struct blasd_answer *http_etag_cut(struct http_exchange *exchange, struct blasd_answer *answer,
+                                   struct blasd_err *err);
 /* Whether an answer of this status has a tag. */
 bool http_etag_counts(const struct http_exchange *exchange, unsigned status);
 /* Writes the ETag of what is sent, as it is or compressed; whether the client has that one. */

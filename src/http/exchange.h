@@ -233,7 +233,8 @@ struct http_client {
         *connection;              /* the connection's; borrowed, as long as that; may be NULL */
     struct blasd_watcher watcher; /* of its descriptor, while `watched` */
     bool watched;
-    bool linger; /* closed with a body still coming */
+    bool linger;  /* closed with a body still coming */
+    bool foreign; /* a page of another origin, which may ask */
 };
 
 /* How libmicrohttpd is kept from the connection while the answer is awaited. */
@@ -260,8 +261,6 @@ struct http_exchange {
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
-    bool foreign;                     /* an allowed page of another origin asks */
-    bool forgets;                     /* DELETE: the job was cancelled, and is to be forgotten */
     enum http_state state;            /* changed by http_exchange_enter alone */
     enum http_hold hold;
     int pending; /* callbacks of the queue still to come */
@@ -279,6 +278,7 @@ struct http_exchange {
         bool ranges;  /* a tensor is sent, of which a part may be asked for */
         bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
         uint64_t from, to, all;
+        bool forgotten; /* DELETE: the job was cancelled, and is to be forgotten */
     } wanted;
     struct http_upload *upload;  /* POST /jobs: upload.h; owned */
     struct http_side *side;      /* owned; NULL: the route has none */

@@ -89,12 +89,12 @@ static void on_forgotten(void *arg, const struct blasd_err *err, const void *byt
     struct blasd_err bad;
     size_t payload_at;
     bool again = err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) == 0 &&
-                 record.state == BLASD_CANCELLED && !exchange->forgets;
+                 record.state == BLASD_CANCELLED && !exchange->wanted.forgotten;
     if (!again) {
         http_result_on_record(exchange, err, bytes, len);
         return;
     }
-    exchange->forgets = true;
+    exchange->wanted.forgotten = true;
     blasd_front_queue_cancel(http_queue(exchange), &exchange->caller.principal, exchange->id, true,
                              on_forgotten, exchange);
 }

@@ -1,6 +1,5 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
-#include "core/graph.h"
 #include "http/admission.h"
 #include "http/dry_run.h"
 #include "http/jobs.h"
@@ -203,107 +202,6 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* The class of devices that the job is queued for. */
-static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
-                                             const struct blasd_plan *plan, uint64_t memory) {
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    if (!http_placement_open(view)) return job->device;
-    if (job->device == BLASD_DEVICE_ANY)
-        return http_placement_pick(&loop->placement, view, job->op, plan, memory,
-                                   blasd_loop_now(loop->loop));
-    http_placement_sent(&loop->placement, view, job->device, job->op, plan,
-                        blasd_loop_now(loop->loop));
-    return job->device;
-}
-
-/* A job so small may share its entry of the queue with others: one worker has done a batch entry of
- * them in some milliseconds, and what it moves for them is little. */
-#define SMALL_FLOPS 1e6
-#define SMALL_BYTES (64 * UINT64_C(1024))
-
-static void choose_batch_key(struct http_upload *upload, const struct blasd_job *job,
-                             const struct blasd_plan *plan, uint64_t cost) {
-    bool plain =
-        !blasd_job_refers(job) && blasd_job_keeping(job)->keep == 0 && upload->notify == NULL;
-    upload->batch.small =
-        plain && plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
-    if (upload->batch.small) upload->batch.key = plan->key;
-}
-
-/* Whether the caller may have it run, of a graph each of its steps. */
-static int check_caller(const struct blasd_identity *caller, const struct blasd_job *job,
-                        struct blasd_err *err) {
-    uint64_t ops = blasd_graph_ops(job);
-    int rc = 0;
-    for (int i = 0; rc == 0 && ops >> i != 0; i++)
-        if ((ops >> i & 1) != 0)
-            rc = blasd_identity_check_job(caller, blasd_ops[i], job->priority, err);
-    return rc;
-}
-
-/* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
-struct checked {
-    struct blasd_plan plan;
-    uint64_t cost, memory;
-};
-
-/* Checks that the job can be run and answered here. */
-static int check_job(struct http_exchange *exchange, const struct blasd_job *job,
-                     struct checked *ret, struct blasd_err *err) {
-    const struct blasd_limits *limits = exchange->home->server->limits;
-    const struct blasd_plan *plan = &ret->plan;
-    int rc = blasd_job_plan(job, &ret->plan, err);
-    if (rc != 0) return rc;
-    ret->plan.steps = exchange->upload->steps.of;
-    ret->plan.step_count = exchange->upload->steps.count;
-    if (__builtin_add_overflow(plan->input_bytes, plan->output_bytes, &ret->cost) ||
-        __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
-        ret->memory = UINT64_MAX;
-    if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
-    if ((rc = http_upload_check_kept(job, plan, err)) != 0) return rc;
-    if (plan->items > (double)limits->job_items)
-        return blasd_fail(err, BLASD_E_job_too_large, "inputs",
-                          "its leading dimensions make %.0f problems, and a job may have %" PRIu64
-                          " (limit job_items): send them in several jobs",
-                          plan->items, limits->job_items);
-    if (ret->memory > limits->job_bytes)
-        return blasd_fail(err, BLASD_E_job_too_large, "",
-                          "inputs, outputs and workspace come to %" PRIu64
-                          " bytes, and a job may have %" PRIu64 " (limit job_bytes)",
-                          ret->memory, limits->job_bytes);
-    if (ret->cost >
-        blasd_front_queue_view(http_queue(exchange))->bytes_limit) /* nor ever will it */
-        return blasd_fail(err, BLASD_E_job_too_large, "",
-                          "inputs and outputs come to %" PRIu64
-                          " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
-                          ret->cost, blasd_front_queue_view(http_queue(exchange))->bytes_limit);
-    rc = http_placement_check(&exchange->home->placement,
-                              blasd_front_queue_view(http_queue(exchange)), job->device, plan,
-                              ret->memory, err);
-    if (rc == 0)
-        rc = http_placement_check_time(&exchange->home->placement,
-                                       blasd_front_queue_view(http_queue(exchange)), job->device,
-                                       job->op, plan, ret->memory, exchange->caller.job_s, err);
-    return rc == 0 ? http_upload_check_array(exchange->upload, job, plan, err) : rc;
-}
-
-/* Chooses where a job that was checked goes, and with which others. */
-static void place_job(struct http_exchange *exchange, const struct blasd_job *job,
-                      const struct checked *checked) {
-    struct http_upload *upload = exchange->upload;
-    const struct blasd_plan *plan = &checked->plan;
-    /* inputs that lie there already make no room for outputs, nor do those for what is kept */
-    bool apart = blasd_job_refers(job) || blasd_job_keeping(job)->keep != 0;
-    upload->outputs =
-        apart || plan->output_bytes > plan->input_bytes - plan->made_bytes ? plan->output_bytes : 0;
-    http_upload_predict(upload, job, plan);
-    upload->device = choose_device(exchange->home, job, plan, checked->memory);
-    upload->work_s = http_placement_work(&exchange->home->placement,
-                                         blasd_front_queue_view(http_queue(exchange)),
-                                         upload->device, job->op, plan);
-    choose_batch_key(upload, job, plan, checked->cost);
-}
-
 /* Moves the job to the upload, which keeps it while something else comes first. */
 static bool hold_job(struct http_upload *upload, struct blasd_job *job) {
     upload->job = malloc(blasd_job_size(job->op));
@@ -334,8 +232,8 @@ static int send_job(struct http_upload *upload, struct blasd_job *job, uint64_t 
 static void settle(struct http_exchange *exchange, struct blasd_job *job) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
-    struct checked checked;
-    int rc = check_job(exchange, job, &checked, &err);
+    struct http_checked checked;
+    int rc = http_upload_check(upload, job, &checked, &err);
     if (rc == 0 && exchange->request.query.dry_run) {
         rc = http_dry_run(exchange, job, &checked.plan, checked.memory, &err);
         if (rc == 0) {
@@ -343,7 +241,7 @@ static void settle(struct http_exchange *exchange, struct blasd_job *job) {
             return;
         }
     }
-    if (rc == 0) place_job(exchange, job, &checked);
+    if (rc == 0) http_upload_place(upload, job, &checked);
     if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
     if (rc == 0) rc = send_job(upload, job, checked.cost, &err);
     if (rc != 0) refuse(exchange, &err);

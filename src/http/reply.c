@@ -99,7 +99,7 @@ static void add_usual(struct http_exchange *exchange, struct MHD_Response *respo
         if (headers->value != NULL &&
             !(bare && strncmp(headers->name, "Content-", strlen("Content-")) == 0))
             add(response, headers->name, headers->value);
-    if (!exchange->foreign) return;
+    if (!exchange->client.foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
     add(response, "Access-Control-Expose-Headers",
         "Location, Retry-After, Preference-Applied, Request-Id, RateLimit, RateLimit-Policy, "
@@ -371,7 +371,7 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
 
 void http_reply_options(struct http_exchange *exchange) {
     char methods[64];
-    const char *told = exchange->foreign ? methods : NULL;
+    const char *told = exchange->client.foreign ? methods : NULL;
     const struct http_header rows[] = {
         {"Allow", methods},
         {"Access-Control-Allow-Methods", told},

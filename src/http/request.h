@@ -128,7 +128,8 @@ enum http_method http_method_find(const char *name);
 /* Takes one header. `len` is the value's length: one that holds a zero byte is refused. */
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err);
-/* Takes one query parameter (value NULL: there was no `=`); `allowed` are those the route takes. */
+/* query.c. Takes one query parameter (value NULL: there was no `=`); `allowed` are those the route
+ * takes. */
 int http_request_param(struct http_request *request, unsigned allowed,
                        const struct blasd_limits *limits, const char *name, const char *value,
                        size_t len, struct blasd_err *err);
@@ -138,6 +139,9 @@ const char *http_param_name(unsigned bits);
  * from the Prefer header, which is capped by the limit and not refused. */
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
                          bool *preferred);
+/* Reads seconds as people and programs write them, "2", "0.25" or "1e1"; no sign, nan or
+ * hexadecimal. */
+bool http_seconds_read(const char *text, size_t len, double *ret);
 /* Reads a whole number of digits alone; false where it is none, or too large. */
 bool http_count_read(const char *text, uint64_t *ret);
 /* Whether the body is read as JSON: it claims to be, or claims nothing, or what `curl -d` claims;

@@ -83,17 +83,6 @@ static int main_output(const struct blasd_record *record) {
     return -1;
 }
 
-/* Whether one output is asked for by its name. */
-static bool is_output(const struct http_exchange *exchange) {
-    return exchange->wanted.ranges ||
-           (exchange->captures[1][0] != '\0' && exchange->form.dialect == NULL);
-}
-
-/* An output, or a tensor, never changes under its path. */
-static void tag(struct http_exchange *exchange, enum blasd_format format) {
-    if (is_output(exchange)) http_etag_of_output(exchange, blasd_format_type(format));
-}
-
 static void send_tensors(struct http_exchange *exchange, struct http_body body,
                          enum blasd_format format) {
     bool post = exchange->request.method == HTTP_POST, partial = exchange->wanted.partial;
@@ -101,13 +90,13 @@ static void send_tensors(struct http_exchange *exchange, struct http_body body,
     struct http_job_headers job;
     struct http_header rows[8] = {{NULL, NULL}};
     char range[80];
-    tag(exchange, format);
+    http_etag_of_output(exchange, format);
     snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, exchange->wanted.from,
              exchange->wanted.to, exchange->wanted.all);
     if (exchange->form.dialect != NULL) {
         type = exchange->form.dialect->headers(exchange, rows, range);
     } else {
-        bool ranges = is_output(exchange) && format != BLASD_FORMAT_JSON;
+        bool ranges = http_etag_is_output(exchange) && format != BLASD_FORMAT_JSON;
         http_job_headers(exchange, post ? exchange->id : NULL, &job);
         rows[0] = (struct http_header){"Accept-Ranges", ranges ? "bytes" : NULL};
         rows[1] = (struct http_header){"Content-Range", ranges && partial ? range : NULL};
@@ -116,58 +105,13 @@ static void send_tensors(struct http_exchange *exchange, struct http_body body,
     http_reply(exchange, partial ? 206 : 200, type, rows, body);
 }
 
-/* Cuts an output to the range that is asked for, if one is. Of other methods than GET a range says
- * nothing. */
-static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer,
-                     struct blasd_err *err) {
-    const struct http_range *range = &exchange->request.range;
-    int64_t size = blasd_answer_size(answer);
-    uint64_t all = (uint64_t)size, from = range->first, to = range->last;
-    tag(exchange, (enum blasd_format)exchange->wanted.format);
-    if (exchange->request.method != HTTP_GET || !range->given ||
-        !http_etag_allows_range(exchange) || !is_output(exchange) || size < 0)
-        return 0;
-    if (range->from_end) {
-        from = all > range->first ? all - range->first : 0;
-        if (range->first == 0) from = all;
-    }
-    if (to > all - 1) to = all - 1;
-    exchange->wanted.all = all;
-    if (all == 0 || from >= all)
-        return blasd_fail(err, BLASD_E_range_not_satisfiable, "Range",
-                          "the output has %" PRIu64 " bytes in this format", all);
-    blasd_answer_cut(answer, from, to - from + 1);
-    exchange->wanted.partial = true;
-    exchange->wanted.from = from;
-    exchange->wanted.to = to;
-    return 0;
-}
-
-static struct blasd_answer *make_tensor_answer(struct http_exchange *exchange,
-                                               const struct response_context *context,
-                                               enum blasd_format format, struct blasd_err *err) {
-    struct blasd_answer *answer = blasd_tensor_answer_new(
-        &context->tensor.tensor, context->tensor.id, context->blob.data, format);
-    if (answer != NULL && cut_range(exchange, answer, err) != 0) {
-        blasd_answer_free(answer);
-        answer = NULL;
-    }
-    return answer;
-}
-
 static struct blasd_answer *make_answer(struct http_exchange *exchange,
                                         const struct blasd_record *record, const char *payload,
                                         int output, enum blasd_format format,
                                         struct blasd_err *err) {
-    struct blasd_answer *answer;
     if (exchange->form.dialect != NULL)
         return exchange->form.dialect->answer(exchange, record, payload, err);
-    answer = blasd_answer_new(record, payload, output, format);
-    if (answer != NULL && cut_range(exchange, answer, err) != 0) {
-        blasd_answer_free(answer);
-        answer = NULL;
-    }
-    return answer;
+    return http_etag_cut(exchange, blasd_answer_new(record, payload, output, format), err);
 }
 
 /* Takes the context. */
@@ -178,7 +122,11 @@ static void stream_tensors(struct response_context *context, struct http_exchang
     if (http_exchange_reserve(exchange, PIECE_BYTES, &err) != 0) /* libmicrohttpd's block */
         ;                                                        /* answered below */
     else if (context->tensor.id[0] != '\0')
-        context->answer = make_tensor_answer(exchange, context, format, &err);
+        context->answer =
+            http_etag_cut(exchange,
+                          blasd_tensor_answer_new(&context->tensor.tensor, context->tensor.id,
+                                                  context->blob.data, format),
+                          &err);
     else
         context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
     if (was_cut(context))

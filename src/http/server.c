@@ -5,7 +5,7 @@
  * libmicrohttpd itself is only ever asked to do what is ready now: its own waits with suspended
  * connections can hang (it takes events in rounds of 128 and, after a full round, waits with the
  * same time-out although connections lie ready). What it leaves undone keeps its descriptor
- * readable, so the next turn goes on with it. Read next: exchange.h, acceptor.h. */
+ * readable, so the next turn goes on with it. Read next: exchange.h, acceptor.h, upkeep.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
@@ -19,6 +19,7 @@
 #include "http/routes.h"
 #include "http/timeouts.h"
 #include "http/tls.h"
+#include "http/upkeep.h"
 #include "http/upload.h"
 #include "http/waiters.h"
 #include "outgoing/fetch.h"
@@ -36,21 +37,13 @@
 #include <unistd.h>
 
 #define SPARE_BLOCKS 64
-#define TRIED_BYTES 65536 /* of the store, each second */
-#define TICK_NS INT64_C(200000000)
-#define SERVING_NS INT64_C(10000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
-#define SLOW_TICKS 5
-#define CHECK_TICKS 2                     /* a client that has left is dropped at the second look */
-#define QUEUE_DOWN_NS INT64_C(1000000000) /* before it is worth a word */
-#define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define TURNS_IN_A_ROW 4
 #define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
 #define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
 #define MEMORY_LEAST (4 * BLASD_MIB)          /* for requests and answers */
-#define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
                          */
@@ -60,123 +53,8 @@ static void on_daemon(struct blasd_watcher *watcher, uint32_t events) {
     blasd_container_of(watcher, struct http_daemon, watcher)->fired = true;
 }
 
-/* Writes a small blob and removes it, as /health/ready wants to know whether that is possible. */
-static void try_store(struct http_server *server) {
-    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
-    struct blasd_blob blob = {.fd = -1};
-    struct blasd_err err = {0};
-    bool fails;
-    if (blasd_store_kind(server->store) != BLASD_STORE_DIR) return;
-    blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), id);
-    snprintf(name, sizeof name, "%s.in", id);
-    fails = blasd_blob_create(server->store, name, &blob, &err) != 0 ||
-            blasd_blob_grow(&blob, TRIED_BYTES, &err) != 0;
-    if (blob.fd >= 0) blasd_blob_remove(&blob);
-    if (fails != atomic_exchange(&server->store_fails, fails))
-        blasd_log(fails ? BLASD_LOG_ERROR : BLASD_LOG_INFO, "the blob store %s: %s",
-                  fails ? "cannot be written" : "can be written again",
-                  fails ? err.detail : blasd_store_path(server->store));
-}
-
-static void measure_intake(struct http_server *server) {
-    uint64_t limit = server->limits->intake_bytes, free_bytes, all_bytes;
-    blasd_store_trim(server->store);
-    blasd_store_space(server->store, &free_bytes, &all_bytes);
-    try_store(server);
-    if (limit == 0) limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
-    atomic_store_explicit(&server->store_free, free_bytes, memory_order_relaxed);
-    atomic_store_explicit(&server->store_all, all_bytes, memory_order_relaxed);
-    http_account_limit(&server->intake, limit);
-}
-
-static void tell_of_queue(struct http_loop *loop) {
-    struct http_server *server = loop->server;
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    int64_t now = blasd_loop_now(loop->loop);
-    if (view->available) {
-        bool told = server->queue_told.told_ns != 0;
-        server->queue_told.down_ns = server->queue_told.told_ns = 0;
-        if (!told && server->queue_told.taken) return;
-        server->queue_told.taken = true;
-        server->options->on_queue(server->options->arg, NULL);
-        return;
-    }
-    if (server->queue_told.down_ns == 0) server->queue_told.down_ns = now;
-    if (now - server->queue_told.down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
-    if (server->queue_told.told_ns != 0 && now - server->queue_told.told_ns < QUEUE_AGAIN_NS)
-        return;
-    server->queue_told.told_ns = now;
-    server->options->on_queue(server->options->arg, view->trouble);
-}
-
-/* Asked often, for somebody waits for the service to start. */
-static void look_serving(struct blasd_timer *timer) {
-    struct http_server *server = blasd_container_of(timer, struct http_server, serving);
-    struct http_loop *loop = &server->loops[0];
-    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    if (loop->stopping.draining) return;
-    if (view->available && view->workers > 0)
-        server->options->on_serving(server->options->arg);
-    else
-        (void)blasd_loop_timer_set(loop->loop, timer, blasd_loop_now(loop->loop) + SERVING_NS);
-}
-
-/* A loop that stands still, or can accept no connection, keeps its clients waiting: then the whole
- * gives no sign of life. */
-static void give_sign(struct http_server *server) {
-    const struct blasd_http_options *options = server->options;
-    bool all = true;
-    for (int i = 0; i < options->loops; i++)
-        if (atomic_load(&server->loops[i].ticking.count) == server->loops[i].ticking.seen ||
-            server->loops[i].acceptor.starved)
-            all = false;
-    if (!all) return;
-    for (int i = 0; i < options->loops; i++)
-        server->loops[i].ticking.seen = atomic_load(&server->loops[i].ticking.count);
-    if (options->on_alive != NULL) options->on_alive(options->arg);
-}
-
 static struct http_exchange *exchange_of(struct blasd_list *node) {
     return blasd_container_of(node, struct http_exchange, node);
-}
-
-/* Each change of a key has a line, however many come at once. */
-static void key_changed(void *arg, const char *what, const struct blasd_identity *caller) {
-    const struct blasd_log_field fields[] = {{"key", caller->name, false},
-                                             {"tenant", caller->principal.tenant, false},
-                                             {"role", blasd_role_names[caller->role], false}};
-    char event[16];
-    (void)arg;
-    snprintf(event, sizeof event, "key %s", what);
-    blasd_log_event(BLASD_LOG_INFO, event, fields, sizeof fields / sizeof *fields);
-}
-
-static void reread_keys(struct http_server *server) {
-    struct blasd_err err = {0};
-    int rc = server->options->auth == NULL ? 0 : blasd_auth_refresh(server->options->auth, &err);
-    if (rc > 0)
-        blasd_log(BLASD_LOG_INFO, "the keys have changed: %zu are in force",
-                  blasd_auth_keys(server->options->auth));
-    if (rc < 0) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
-}
-
-static void on_tick(struct blasd_timer *timer) {
-    struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
-    http_acceptor_tick(&loop->acceptor);
-    loop->ticking.count++;
-    if (loop == &loop->server->loops[0] && loop->ticking.count % SLOW_TICKS == 0) {
-        measure_intake(loop->server);
-        reread_keys(loop->server);
-        give_sign(loop->server);
-    }
-    if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
-        tell_of_queue(loop);
-    if (loop == &loop->server->loops[0]) http_event_streams_tick(loop);
-    if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
-    if (loop->ticking.count % CHECK_TICKS == 0) http_timeouts_check(loop);
-    http_placement_tick(loop);
-    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
-    (void)blasd_loop_timer_set(loop->loop, timer, blasd_loop_now(loop->loop) + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
@@ -189,16 +67,6 @@ static void on_grace(struct blasd_timer *timer) {
     }
 }
 
-static void reread(struct http_server *server) {
-    struct blasd_err err = {0};
-    reread_keys(server);
-    if (server->tls == NULL) return;
-    if (http_tls_reread(server->tls, &err) == 0)
-        blasd_log(BLASD_LOG_INFO, "the certificate was read anew");
-    else
-        blasd_log(BLASD_LOG_ERROR, "%s; the certificate stays as it was", err.detail);
-}
-
 /* On the first loop alone, which tells every other. */
 static void on_told(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stopping.told);
@@ -206,7 +74,7 @@ static void on_told(struct blasd_watcher *watcher, uint32_t events) {
     (void)events;
     if (read(watcher->fd, &byte, 1) != 1) return;
     if (byte == SIGHUP)
-        reread(loop->server);
+        http_upkeep_reread(loop->server);
     else if (atomic_fetch_add(&loop->server->told, 1) == 0)
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
@@ -497,8 +365,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
         blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
-    loop->ticking.timer.fire = on_tick;
-    on_tick(&loop->ticking.timer);
+    http_upkeep_start(loop);
     return 0;
 }
 
@@ -577,8 +444,7 @@ static int run_all(struct http_server *server, struct blasd_err *err) {
         (void)eventfd_write(server->quit_fd, 1);
     } else {
         if (options->on_ready != NULL) options->on_ready(options->arg);
-        server->serving.fire = look_serving;
-        if (options->on_serving != NULL) look_serving(&server->serving);
+        http_upkeep_serving(server);
     }
     run_loop(&server->loops[0]);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
@@ -599,11 +465,10 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
     blasd_log_job_most(server.limits->log_jobs);
-    if (options->auth != NULL) blasd_auth_on_change(options->auth, key_changed, NULL);
     http_origins_init(&server.origins, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     limit_memory(&server);
-    measure_intake(&server);
+    http_upkeep_open(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
     server.events = http_events_new(server.limits->event_rate, server.options->prices);

@@ -50,19 +50,22 @@ struct http_upload {
         struct blasd_key key;
     } batch;
 };
-/* Notes what room the job's record, and the tensors that it makes, will take. */
-void http_upload_predict(struct http_upload *upload, const struct blasd_job *job,
-                         const struct blasd_plan *plan);
+
+/* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
+struct http_checked {
+    struct blasd_plan plan;
+    uint64_t cost, memory;
+};
+/* jobs_check.c. Whether the job can be run and answered here. */
+int http_upload_check(struct http_upload *upload, const struct blasd_job *job,
+                      struct http_checked *ret, struct blasd_err *err);
+/* Chooses where a job that was checked goes, and with which others; notes what room its record, and
+ * the tensors that it makes, will take. */
+void http_upload_place(struct http_upload *upload, const struct blasd_job *job,
+                       const struct http_checked *checked);
 
 /* Bytes of the body, as far as they are known before it is read. */
 uint64_t http_upload_bytes(const struct http_upload *upload);
-/* jobs_outputs.c. Whether the job makes what is to be kept. invalid_field. */
-int http_upload_check_kept(const struct blasd_job *job, const struct blasd_plan *plan,
-                           struct blasd_err *err);
-/* Whether the job sends what a .npy file can hold, where the client takes nothing else: the first
- * output that is sent. not_acceptable. */
-int http_upload_check_array(const struct http_upload *upload, const struct blasd_job *job,
-                            const struct blasd_plan *plan, struct blasd_err *err);
 /* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
  * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.
  * On an error nothing was submitted, and the caller answers; no_space, and the errors of
