@@ -187,7 +187,7 @@ static int parse_key(const json_t *object, struct blasd_auth_key *key, struct bl
     if (!read_text(object, "id", key->id, sizeof key->id) ||
         !read_text(object, "hash", key->hash, sizeof key->hash) ||
         !read_text(object, "certificate", key->certificate, sizeof key->certificate))
-        return bad_key(err, caller->name, "has an id, a hash or a certificate that is none");
+        return bad_key(err, caller->name, "has an invalid id, hash or certificate");
     if ((strlen(key->id) != BLASD_KEY_ID || !blasd_secret_hash_valid(key->hash)) &&
         (key->id[0] != '\0' || key->hash[0] != '\0' || key->certificate[0] == '\0'))
         return bad_key(err, caller->name, "has neither an id with its hash nor a certificate");

@@ -60,7 +60,7 @@ static const char *read_secret(char *line, struct secret *ret) {
     memcpy(ret->tenant, line, name);
     ret->tenant[name] = '\0';
     if (name > 0 && (mark == line + name || !blasd_key_name_valid(ret->tenant, sizeof ret->tenant)))
-        return "it begins with what is no tenant's name";
+        return "it begins with an invalid tenant name";
     text = mark + strlen(PREFIX);
     if (sodium_base642bin(ret->bytes, sizeof ret->bytes, text, strcspn(text, " \t"), NULL,
                           &ret->len, NULL, sodium_base64_VARIANT_ORIGINAL) != 0 ||

@@ -121,8 +121,8 @@ int auth_tokens_open(const struct blasd_token_options *options, struct auth_toke
     int rc;
     if (strstr(options->keys, "://") != NULL)
         return unreadable(options->keys,
-                          "a URL is not asked: write what it gives to a file, and name that; a "
-                          "changed file is read anew",
+                          "URLs are not supported: save the key set to a file and name the file; a "
+                          "changed file is read again",
                           err);
     if (r_global_init() != RHN_OK || (tokens = calloc(1, sizeof *tokens)) == NULL)
         return blasd_no_memory(err);
@@ -227,9 +227,9 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     const json_t *own = json_object_get(claims, "blasd");
     const char *subject = json_string_value(json_object_get(claims, "sub"));
     struct blasd_err why = {0};
-    if (subject == NULL || subject[0] == '\0') return refuse(err, "names nobody ('sub')");
+    if (subject == NULL || subject[0] == '\0') return refuse(err, "has no subject ('sub')");
     if (own != NULL && !json_is_object(own)) /* or what limits its holder would be passed over */
-        return refuse(err, "has a claim 'blasd' that is no object");
+        return refuse(err, "has a claim 'blasd' that is not an object");
     for (size_t i = 0; i < sizeof caller->name - 1 && subject[i] != '\0'; i++) /* for the log */
         caller->name[i] = subject[i] > ' ' && subject[i] <= '~' ? subject[i] : '?';
     if (auth_claims_read(own != NULL ? own : claims, caller, &why) != 0)

@@ -12,8 +12,8 @@
     X(blasd_build_info, gauge, "version", process, "The version that runs.")                       \
     X(blasd_http_requests_total, counter, "route method status", process, "Requests answered.")    \
     X(blasd_http_problems_total, counter, "code", process,                                         \
-      "Requests answered with an error, by its code (docs/errors.md): which limit refused them, "  \
-      "or what was wrong.")                                                                        \
+      "Requests answered with an error, by its code (docs/errors.md): which limit rejected them, " \
+      "or the kind of error.")                                                                     \
     X(blasd_http_connections, gauge, "", process, "Open connections.")                             \
     X(blasd_http_requests_in_flight, gauge, "", process, "Requests not yet answered.")             \
     X(blasd_http_requests_waiting, gauge, "", process, "Requests that wait for a job.")            \
@@ -72,13 +72,13 @@
     X(blasd_device_memory_free_bytes, gauge, "worker device device_name", deployment,              \
       "What of it is free.")                                                                       \
     X(blasd_device_busy_ratio, gauge, "worker device device_name", deployment,                     \
-      "Share of the time in which the worker had a batch in hand.")                                \
+      "Share of the time in which the worker ran a batch.")                                        \
     X(blasd_device_utilization_ratio, gauge, "worker device device_name", deployment,              \
       "Share of the time in which anything ran on the card, as it tells itself.")                  \
     X(blasd_device_power_watts, gauge, "worker device device_name", deployment,                    \
-      "What the card draws now.")                                                                  \
+      "Power that the card draws now.")                                                            \
     X(blasd_device_energy_joules_total, counter, "worker device device_name", deployment,          \
-      "What the card has drawn since its driver was loaded.")                                      \
+      "Energy that the card has used since its driver was loaded.")                                \
     X(blasd_worker_otlp_spans_total, counter, "worker outcome", deployment,                        \
       "As blasd_otlp_spans_total, of the workers.")                                                \
     X(blasd_tenant_waiting_jobs, gauge, "tenant", deployment,                                      \
@@ -91,9 +91,10 @@
     X(blasd_tenant_ended_jobs_total, counter, "tenant worker", deployment,                         \
       "Jobs of a tenant that the worker has ended; of the first 64 tenants, and of others.")       \
     X(blasd_tenant_device_seconds_total, counter, "tenant worker", deployment,                     \
-      "What they used of the device: upload, computing, download, of a batch each job's share.")   \
+      "Device time of the tenant's jobs: upload, compute and download, each job's share of its "   \
+      "batch.")                                                                                    \
     X(blasd_tenant_energy_joules_total, counter, "tenant worker", deployment,                      \
-      "What the device drew for them, where it tells that.")
+      "Energy that the device used for the tenant's jobs, if the device reports it.")
 
 enum blasd_metric {
 #define X(name, type, labels, scope, meaning) BLASD_METRIC_##name,

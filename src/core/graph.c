@@ -169,7 +169,7 @@ const struct blasd_graph_value *blasd_graph_result(const struct blasd_graph *gra
 
 static int too_large(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_job_too_large, "",
-                      "what the steps make has more bytes than can be addressed");
+                      "the outputs of the steps have more bytes than can be addressed");
 }
 
 /* What the input is of the value: all of it, or the part that its slice means. That stays as it was
@@ -180,7 +180,7 @@ static int bind_input(struct blasd_input *input, struct blasd_graph_value *value
     if (input->reference != NULL) slice = *input->reference;
     if (slice.typed && input->tensor.dtype != value->tensor.dtype)
         return blasd_fail(
-            err, BLASD_E_invalid_reference, field, "what it refers to is %s, and not %s",
+            err, BLASD_E_invalid_reference, field, "the referenced tensor is %s, not %s",
             blasd_dtype_name(value->tensor.dtype), blasd_dtype_name(input->tensor.dtype));
     if (input->reference != NULL) input->reference->typed = false;
     input->source.output = value->output;

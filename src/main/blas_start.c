@@ -50,7 +50,7 @@ static bool try_core(struct blasd_blas_trial *trial) {
         strcasecmp(core, trial->core) == 0)
         trial->gflops = gflops;
     else if (status == 0) /* this library has no such kernels */
-        blasd_log(BLASD_LOG_DEBUG, "kernels for %s: there are none", trial->core);
+        blasd_log(BLASD_LOG_DEBUG, "no kernels for %s", trial->core);
     else
         blasd_log(BLASD_LOG_WARN, "kernels for %s are left out: %s", trial->core,
                   status == ASK_CRASHED    ? "they crash"
@@ -80,7 +80,7 @@ static void make_key(const struct blasd_blas *blas, unsigned features, char key[
 /* Starts this process anew with the environment there is now. */
 static int start_anew(char **argv) {
     execv("/proc/self/exe", argv - 1);
-    blasd_log(BLASD_LOG_ERROR, "cannot start anew: %s", strerror(errno));
+    blasd_log(BLASD_LOG_ERROR, "cannot restart: %s", strerror(errno));
     return BLASD_EXIT_FAILED;
 }
 

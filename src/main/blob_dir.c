@@ -67,7 +67,7 @@ bool blob_dir_restore(const char *spec, const struct data_dir *dir) {
         copy_small(kept, token) == 0)
         return true;
     blasd_log(BLASD_LOG_WARN, "cannot make %s again: %s", path,
-              errno == EEXIST ? "somebody else has made it" : strerror(errno));
+              errno == EEXIST ? "another user has created it" : strerror(errno));
     return false;
 }
 

@@ -77,7 +77,7 @@ static void note_redis(struct work *work, int code, const struct blasd_err *err)
     bool unavailable = code < 0;
     if (unavailable) child_tell_alive(NULL); /* it may have been waited for, for seconds */
     if (unavailable && !work->unavailable)
-        blasd_log(BLASD_LOG_WARN, "%s; what is to be sent waits", err->detail);
+        blasd_log(BLASD_LOG_WARN, "%s; pending requests wait", err->detail);
     if (!unavailable && work->unavailable) blasd_log(BLASD_LOG_INFO, "sending goes on");
     work->unavailable = unavailable;
 }

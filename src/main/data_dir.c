@@ -32,7 +32,7 @@ static int default_path(char path[PATH_MAX], struct blasd_err *err) {
         len = snprintf(path, PATH_MAX, "%s/.local/state/blasd", home);
     else
         return blasd_fail(err, BLASD_E_invalid_field, "data",
-                          "there is no home directory; give --data DIR");
+                          "the user has no home directory; give --data DIR");
     if (len >= PATH_MAX)
         return blasd_fail(err, BLASD_E_invalid_field, "data", "the path is too long");
     return 0;

@@ -127,7 +127,7 @@ static int open_local(struct listeners *listeners, const char *path, int count, 
     if (fd < 0)
         return blasd_fail(err, BLASD_E_internal_error, "listen",
                           "cannot listen on unix:%.120s: %s%s", path, strerror(errno),
-                          errno == EADDRINUSE ? "; another service has it, or it is no socket"
+                          errno == EADDRINUSE ? "; another service uses it, or it is not a socket"
                                               : "");
     snprintf(listeners->host, sizeof listeners->host, "%s", path);
     listeners->local = true;

@@ -64,7 +64,7 @@ static int cmd_help(int argc, char **argv) {
     static char ask[] = "--help";
     char *words[] = {argc > 1 ? argv[1] : argv[0], ask, NULL};
     if (argc > 1 && command == NULL) {
-        fprintf(stderr, "blasd: there is no command '%s'\n", argv[1]);
+        fprintf(stderr, "blasd: unknown command '%s'\n", argv[1]);
         return BLASD_EXIT_USAGE;
     }
     if (command != NULL && command->run != cmd_help && command->run != cmd_version &&
@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
         return BLASD_EXIT_USAGE;
     }
     if (command == NULL) {
-        fprintf(stderr, "blasd: there is no command '%s'; `blasd help` lists them\n", argv[1]);
+        fprintf(stderr, "blasd: unknown command '%s'; `blasd help` lists the commands\n", argv[1]);
         return BLASD_EXIT_USAGE;
     }
     if (command->serves) start_with_one_thread(argv);

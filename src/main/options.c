@@ -169,7 +169,8 @@ static int check_outgoing(const struct common_options *common) {
     struct blasd_err err = {0};
     if (common->outgoing_hosts == NULL) return 0;
     if (common->outgoing_hosts[strspn(common->outgoing_hosts, ", \t\r\n")] == '\0') {
-        fputs("blasd: --outgoing-hosts: there is no host in it; for none leave it out\n", stderr);
+        fputs("blasd: --outgoing-hosts: the list is empty; remove the option to allow no host\n",
+              stderr);
         return -1;
     }
     /* the list alone: parts that go nowhere do not depend on the file */

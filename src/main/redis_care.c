@@ -26,8 +26,8 @@ static void say(struct redis_care *care) {
     care->said = !care->said;
     if (care->said)
         blasd_log(BLASD_LOG_WARN,
-                  "only %llu MiB are free on the disk of %s: no job is taken while less than "
-                  "%llu MiB are (limit disk_reserve_bytes); what is queued goes on",
+                  "only %llu MiB are free on the disk of %s: no job is accepted below %llu MiB "
+                  "(limit disk_reserve_bytes); queued jobs go on",
                   (unsigned long long)(disk->free_bytes / BLASD_MIB), disk->dir,
                   (unsigned long long)(disk->reserve / BLASD_MIB));
     else

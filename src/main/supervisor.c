@@ -138,7 +138,7 @@ static void on_end_wanted(struct supervisor *up) {
         if (up->told > 2) child_signal(&up->parts[PART_REDIS], SIGKILL);
         return;
     }
-    blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
+    blasd_log(BLASD_LOG_INFO, "ending: no new requests; running jobs are finished");
     drain(up, BLASD_EXIT_OK);
 }
 
@@ -307,7 +307,7 @@ static void blobs_due(struct blasd_timer *timer) {
     if (!there || inode == up->blobs_inode) return;
     up->blobs_inode = inode;
     blasd_log(BLASD_LOG_WARN,
-              "%s was removed, and is made anew; all parts start again. Where systemd does that at "
+              "%s was removed, and is created again; all parts restart. If systemd removes it at "
               "logout, set RemoveIPC=no or run blasd as a service",
               up->blobs + strlen("dir:"));
     signal_parts(up, SIGTERM);

@@ -82,8 +82,7 @@ static int write_headers(const struct webhook_sender *sender, const char *tenant
     snprintf(timestamp, sizeof timestamp, "%" PRId64, blasd_clock_wall_us() / 1000000);
     if (!blasd_signer_sign(sender->signer, tenant, request->id, timestamp, request->body.data,
                            request->body.len, signatures))
-        return blasd_fail(err, BLASD_E_forbidden, "", "there is no secret for the tenant %s",
-                          tenant);
+        return blasd_fail(err, BLASD_E_forbidden, "", "the tenant %s has no secret", tenant);
     if (add_header(request, "Content-Type", "application/json") &&
         add_header(request, "webhook-id", request->id) &&
         add_header(request, "webhook-timestamp", timestamp) &&

@@ -32,7 +32,7 @@ static int choose_outputs(const struct blasd_record *record, const struct blasd_
         chosen[count++] = oip->outputs[i];
         if (document_output(record, oip->outputs[i].position) == NULL)
             return blasd_fail(err, BLASD_E_output_not_found, port->name,
-                              "with these parameters there is no output '%s'", port->name);
+                              "these parameters give no output '%s'", port->name);
     }
     return count;
 }

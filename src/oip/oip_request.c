@@ -119,8 +119,7 @@ static int take_elements(struct pass *pass, const struct blasd_json_pick *tensor
                           data == NULL && size == NULL ? "no data" : "its data twice");
     if (data != NULL) return take_data(pass, data, to, field, err);
     if (!read_count(pass, size, &bytes))
-        return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "binary_data_size is no whole number of bytes");
+        return blasd_fail(err, BLASD_E_invalid_tensor, field, "binary_data_size is not an integer");
     return take_binary(pass, (uint64_t)bytes, to, field, err);
 }
 
@@ -133,7 +132,7 @@ static int describe(const struct pass *pass, const struct blasd_json_pick *from,
     int rank, rc;
     if (!read_name(pass, from->at[DATATYPE], name))
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "%s has no datatype, or one that is no string", field);
+                          "%s has no datatype, or its datatype is not a string", field);
     if (!blasd_oip_datatype_find(name, &tensor->dtype))
         return blasd_fail(
             err, BLASD_E_unsupported_dtype, field,

@@ -52,7 +52,7 @@ static int note_size(struct blasd_fetch *fetch) {
         return refuse(fetch, "the server does not say how long the file is");
     if (fetch->known && fetch->all != (uint64_t)fetch->answer.length)
         return blasd_fail(&fetch->err, BLASD_E_url_unavailable, fetch->field,
-                          "what lies at the URL has changed while it was fetched");
+                          "the content of the URL changed while it was fetched");
     if (fetch->known) return 0;
     fetch->known = true;
     fetch->all = (uint64_t)fetch->answer.length;

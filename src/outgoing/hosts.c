@@ -109,7 +109,7 @@ static int add_host(struct blasd_outgoing *outgoing, const char *from, size_t le
     snprintf(text, sizeof text, "%.*s", (int)len, from);
     if (len >= sizeof text || !read_host(text, &more[outgoing->count]))
         return blasd_fail(err, BLASD_E_invalid_field, "outgoing-hosts",
-                          "'%.*s' is no host such as hooks.example.com, *.example.com:8443, "
+                          "'%.*s' is not a host such as hooks.example.com, *.example.com:8443, "
                           "http://minio.internal:9000+private or 192.0.2.7",
                           len < 80 ? (int)len : 80, from);
     outgoing->count++;
@@ -159,8 +159,7 @@ struct place {
 };
 
 static int bad(struct blasd_err *err, const char *field, const char *why) {
-    return blasd_fail(err, BLASD_E_invalid_field, field, "%s is no URL that can be used: %s", field,
-                      why);
+    return blasd_fail(err, BLASD_E_invalid_field, field, "%s is not a usable URL: %s", field, why);
 }
 
 /* One part of a URL, or NULL where it has none. To be freed with curl_free. */
@@ -193,7 +192,7 @@ static const char *read_place(CURLU *url, struct place *place) {
     if (has_part(url, CURLUPART_ZONEID)) return "its address has a zone";
     if (!take_part(url, CURLUPART_HOST, host, sizeof host) ||
         !take_part(url, CURLUPART_PORT, port, sizeof port))
-        return "its host or port is none";
+        return "its host or port is invalid";
     len = strlen(host);
     if (host[0] == '[') {
         host[len - 1] = '\0';
@@ -204,7 +203,7 @@ static const char *read_place(CURLU *url, struct place *place) {
         return "its host is not a name as DNS has them (xn--… for others), or an address";
     place->port = (unsigned)strtoul(port, NULL, 10);
     snprintf(place->name, sizeof place->name, "%.*s", OUTGOING_NAME - 1, host);
-    return place->port == 0 ? "its port is none" : NULL;
+    return place->port == 0 ? "its port is invalid" : NULL;
 }
 
 /* NULL, or what is wrong with it. */
@@ -224,7 +223,7 @@ static const char *read_url(const char *text, size_t len, char copy[BLASD_OUTGOI
         if (text[i] <= ' ' || text[i] > '~' || text[i] == '\\' || (i == head && text[i] == '/'))
             return "it has to be printable ASCII without \\, and with a host behind //";
     url = curl_url();
-    if (url == NULL) return "there is no memory to read it";
+    if (url == NULL) return "out of memory";
     why = curl_url_set(url, CURLUPART_URL, copy, 0) == CURLUE_OK ? read_place(url, place)
                                                                  : "it cannot be read";
     curl_url_cleanup(url);

@@ -272,7 +272,7 @@ static int make_url(const char *given, char *url, size_t size, struct blasd_err 
     size_t slash;
     if (host == NULL || (strncmp(given, "http://", 7) != 0 && strncmp(given, "https://", 8) != 0) ||
         strlen(given) + 16 > size)
-        return bad(err, "--otlp is no address such as http://127.0.0.1:4318", "");
+        return bad(err, "--otlp is not an address such as http://127.0.0.1:4318", "");
     host += 3;
     slash = strcspn(host, "/?#");
     if (slash == 0 || memchr(host, '@', slash) != NULL)

@@ -124,5 +124,5 @@ int blasd_cost_read(const char *text, size_t len, struct blasd_cost *ret, struct
     bool good = blasd_cost_read_object(root, ret);
     json_decref(root);
     if (good) return 0;
-    return blasd_fail(err, BLASD_E_malformed_json, "", "the text is no object of costs");
+    return blasd_fail(err, BLASD_E_malformed_json, "", "the text is not an object of costs");
 }

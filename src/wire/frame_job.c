@@ -231,7 +231,7 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, int inputs, 
     int code;
     frame_get(r, &row, sizeof row);
     if (r->bad || row.input >= inputs || blasd_job_has(job, row.input))
-        return frame_broken(err, "an input is none of its operation's, or stands in it twice");
+        return frame_broken(err, "an input is unknown to its operation, or is given twice");
     if (row.rank > BLASD_MAX_RANK || row.dtype >= BLASD_DTYPE_COUNT ||
         row.order > BLASD_COLUMN_MAJOR)
         return frame_broken(err, "a tensor is of a kind that is not known");
@@ -305,7 +305,7 @@ static int get_keeping(struct frame_reader *r, struct blasd_keeping *keeping,
         frame_get(r, keeping->ids[i], sizeof keeping->ids[i]);
         r->bad |= !ends(keeping->ids[i], sizeof keeping->ids[i]);
     }
-    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
+    return r->bad ? frame_broken(err, "a section ends early") : 0;
 }
 
 static int get_section(struct frame_reader *r, const struct section *section, int inputs,
@@ -314,14 +314,14 @@ static int get_section(struct frame_reader *r, const struct section *section, in
     if (section->kind == REFERENCE)
         return section->input < inputs && blasd_job_has(job, section->input)
                    ? get_reference(r, &job->inputs[section->input], err)
-                   : frame_broken(err, "a reference is no input's");
+                   : frame_broken(err, "a reference belongs to no input");
     if ((extras = blasd_job_extras(job)) == NULL) return blasd_no_memory(err);
     if (section->kind == KEEPING) return get_keeping(r, &extras->keeping, err);
     if (section->kind != LABELS || section->bytes >= BLASD_LABELS_MAX)
         return frame_broken(err, "a section is of a kind that is not known");
     memset(extras->labels, 0, sizeof extras->labels);
     frame_get(r, extras->labels, section->bytes);
-    return blasd_labels_valid(extras->labels) ? 0 : frame_broken(err, "its labels are none");
+    return blasd_labels_valid(extras->labels) ? 0 : frame_broken(err, "its labels are invalid");
 }
 
 /* What stands behind the parameters, where that is not yet the padding. */
@@ -338,7 +338,7 @@ static int get_sections(struct frame_reader *r, int inputs, struct blasd_job *jo
         inside.end = inside.at + section.bytes;
         code = get_section(&inside, &section, inputs, job, err);
         if (code == 0 && inside.at != inside.end)
-            return frame_broken(err, "a section is longer than what it says");
+            return frame_broken(err, "a section is longer than its content");
         r->at += section.bytes;
         for (uint32_t n = section.bytes; n % 8 != 0; n++) frame_get_u8(r);
     }
@@ -360,7 +360,7 @@ static int get_head(const struct head *head, struct blasd_job *job, struct blasd
         memcpy(job->trace.span, head->span, sizeof head->span);
         job->trace.sampled = head->sampled == 1;
         if (head->sampled > 1 || !blasd_trace_given(job->trace.id))
-            return frame_broken(err, "its trace is none");
+            return frame_broken(err, "its trace is invalid");
     }
     if (head->place == FRAME_IN_SEGMENT) {
         memcpy(job->slice.segment, head->segment, sizeof head->segment);

@@ -298,7 +298,7 @@ static int get_keeping(struct frame_reader *r, const struct blasd_op *op,
         keeping->keep |= UINT64_C(1) << at;
         memcpy(keeping->ids[at], id, sizeof id);
     }
-    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
+    return r->bad ? frame_broken(err, "a section ends early") : 0;
 }
 
 /* Of a record that an older version wrote, codes are 0. */
@@ -324,7 +324,7 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     op = blasd_op_find(record->op);
     get_texts(r, head->labels == 1, record);
     if (head->labels == 1 && (record->labels[0] == '\0' || !blasd_labels_valid(record->labels)))
-        return frame_broken(err, "its labels are none");
+        return frame_broken(err, "its labels are invalid");
     code = get_outputs(r, head->outputs, op, record, err);
     if (head->traced == 1) frame_get(r, record->trace_id, sizeof record->trace_id);
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));

@@ -104,8 +104,8 @@ static int check_reference(const struct reading *reading, struct blasd_err *err)
                           "a reference is {\"step\":NAME,\"output\":NAME} or {\"input\":NAME}");
     if (to->input && (reading->sliced || reading->typed))
         return blasd_fail(err, BLASD_E_invalid_reference, "",
-                          "data beside the steps are meant as they are: slice and dtype go with a "
-                          "step, a tensor or an output of a job");
+                          "inputs of the graph take no slice or dtype: those go with a step, a "
+                          "tensor or an output of a job");
     return 0;
 }
 
@@ -208,9 +208,10 @@ static int read_step(void *arg, const char *quote, const char *name, const char 
     int rc;
     (void)quote;
     if (!is_step_name(name))
-        return blasd_fail(err, BLASD_E_invalid_field, "steps",
-                          "'%s' is no name for a step: 1 to %d letters, digits, _ and -",
-                          blasd_sanitize(shown, name, strlen(name)), BLASD_NAME_MAX - 1);
+        return blasd_fail(
+            err, BLASD_E_invalid_field, "steps",
+            "'%s' is not a valid name for a step: use 1 to %d letters, digits, _ and -",
+            blasd_sanitize(shown, name, strlen(name)), BLASD_NAME_MAX - 1);
     if ((uint64_t)graph->graph.step_count >= graph->limits->graph_steps)
         return blasd_fail(err, BLASD_E_graph_too_large, "steps",
                           "a graph may have %llu steps (limit graph_steps)",

@@ -389,7 +389,7 @@ int blasd_json_lengths(const struct blasd_json_text *text, const char *p, const 
     }
     if (!whole)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "%s has a shape that is no list of lengths, whole numbers from 0", field);
+                          "%s has a shape that is not a list of integers >= 0", field);
     *next = p + 1;
     return 0;
 }

@@ -41,7 +41,7 @@ static int read_dtype(struct spec *spec, const char *p, const char **next, struc
     if (!blasd_dtype_find(word, strlen(word), &spec->to->input.tensor.dtype)) {
         char shown[BLASD_SANITIZED_MAX];
         return blasd_fail(err, BLASD_E_unsupported_dtype, spec->field,
-                          "'%s' is no dtype; there are float64, float32, float16, bfloat16, "
+                          "'%s' is not a dtype; use float64, float32, float16, bfloat16, "
                           "int8 to int64, uint8 to uint64, bool, complex64 and complex128",
                           blasd_sanitize(shown, word, strlen(word)));
     }
@@ -115,7 +115,7 @@ static int land_base64(struct spec *spec, const char *p, struct blasd_err *err) 
     uint64_t bytes;
     int rc;
     if (!spec->has_dtype || !spec->has_shape)
-        return bad(spec, err, "has base64, which needs dtype and shape beside it");
+        return bad(spec, err, "has base64, which also needs dtype and shape");
     if ((rc = describe(spec, spec->rank, spec->shape, err)) != 0) return rc;
     bytes = blasd_tensor_bytes(&spec->to->input.tensor);
     for (const char *at = p + 1; (at = memchr(at, '\\', (size_t)(end - at))) != NULL; at++)

@@ -71,9 +71,8 @@ static int read_bound(struct reading *reading, const char *p, int64_t *bound, co
     }
     if (blasd_number_read_int(p, reading->text->end, next, &value, &negative) != BLASD_INT_OK ||
         *next == NULL || negative || value > (uint64_t)INT64_MAX)
-        return wrong(
-            reading, err,
-            "has a slice that is no list of pairs [from, to], whole numbers from 0 or null");
+        return wrong(reading, err,
+                     "has a slice that is not a list of pairs [from, to], integers >= 0 or null");
     *bound = (int64_t)value;
     return 0;
 }
@@ -81,10 +80,9 @@ static int read_bound(struct reading *reading, const char *p, int64_t *bound, co
 static int expect(struct reading *reading, const char **p, char c, struct blasd_err *err) {
     *p = blasd_json_space(*p);
     if (**p != c)
-        return blasd_fail(err, BLASD_E_invalid_reference, reading->field,
-                          "the reference has a slice that is no list of pairs [from, to]: expected "
-                          "'%c'",
-                          c);
+        return blasd_fail(
+            err, BLASD_E_invalid_reference, reading->field,
+            "the reference has a slice that is not a list of pairs [from, to]: expected '%c'", c);
     *p = blasd_json_space(*p + 1);
     return 0;
 }
@@ -122,7 +120,7 @@ static int read_dtype(struct reading *reading, const char *p, const char **next,
     if (*p != '"') return wrong(reading, err, "has a dtype that is no string");
     if ((rc = blasd_json_word(reading->text, p, word, next, err)) != 0) return rc;
     if (!blasd_dtype_find(word, strlen(word), &reading->to->input.tensor.dtype))
-        return blasd_fail(err, BLASD_E_unsupported_dtype, reading->field, "this is no dtype");
+        return blasd_fail(err, BLASD_E_unsupported_dtype, reading->field, "unknown dtype");
     if (blasd_input_refer(&reading->to->input) == NULL) return blasd_no_memory(err);
     reading->to->input.reference->typed = true;
     return 0;

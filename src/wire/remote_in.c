@@ -94,7 +94,7 @@ int blasd_remote_in_finish(struct blasd_remote_in *in, struct blasd_err *err) {
     int rc = remote->plain ? 0 : blasd_npy_finish(&in->npy, err);
     if (rc == 0 && remote->typed && remote->dtype != is)
         rc = blasd_fail(err, BLASD_E_invalid_reference, in->field,
-                        "what is at the URL is %s, and not %s", blasd_dtype_name(is),
+                        "the tensor at the URL is %s, not %s", blasd_dtype_name(is),
                         blasd_dtype_name(remote->dtype));
     return rc;
 }

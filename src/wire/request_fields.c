@@ -65,7 +65,7 @@ bool blasd_request_fields_given(const struct blasd_request_fields *fields, const
 int blasd_request_fields_removed(const char *name, struct blasd_err *err) {
     if (strcmp(name, REMOVED) != 0) return 0;
     return blasd_fail(err, BLASD_E_feature_removed, REMOVED,
-                      "outputs are no longer put to URLs: ask with notify for a webhook, and then "
+                      "outputs are not sent to URLs: ask with notify for a webhook, and then "
                       "fetch each output with GET /jobs/ID/outputs/NAME");
 }
 

@@ -93,7 +93,7 @@ static int read_linspace(const struct rule_text *t, struct blasd_err *err) {
     int rc = read_three(t, t->in->at[LINSPACE], numbers, &last, err);
     if (rc != 0) return rc;
     if (!read_whole(t, last, INT64_MAX, &n))
-        return bad(t->field, err, "has a linspace whose number of elements is no whole number");
+        return bad(t->field, err, "has a linspace whose number of elements is not an integer");
     return blasd_rule_linspace(t->rule, &t->to->input.tensor, numbers[0], numbers[1], (int64_t)n,
                                t->field, err);
 }
@@ -101,7 +101,7 @@ static int read_linspace(const struct rule_text *t, struct blasd_err *err) {
 static int read_eye(const struct rule_text *t, struct blasd_err *err) {
     uint64_t n;
     if (!read_whole(t, t->in->at[EYE], INT64_MAX, &n))
-        return bad(t->field, err, "has an eye that is no whole number of rows");
+        return bad(t->field, err, "has an eye whose number of rows is not an integer");
     return blasd_rule_eye(t->rule, &t->to->input.tensor, (int64_t)n, t->field, err);
 }
 
@@ -135,8 +135,7 @@ static int read_full(const struct rule_text *t, struct blasd_err *err) {
     int64_t lengths[BLASD_MAX_RANK];
     const char *next;
     int rank, rc;
-    if (t->in->at[VALUE] == NULL)
-        return bad(t->field, err, "has full, which needs value beside it");
+    if (t->in->at[VALUE] == NULL) return bad(t->field, err, "has full, which also needs value");
     rc = blasd_json_lengths(t->text, t->in->at[FULL], t->field, &rank, lengths, &next, err);
     if (rc != 0) return rc;
     rc = blasd_json_list(t->text, t->in->at[VALUE], t->plain, &sink.base, &one, &found, &next, err);
@@ -164,9 +163,9 @@ static int read_random(const struct rule_text *t, struct blasd_err *err) {
                           blasd_sanitize(shown, word, strlen(word)));
     if (t->in->at[SEED] == NULL || !read_whole(t, t->in->at[SEED], UINT64_MAX, &seed))
         return bad(t->field, err,
-                   "has random, which needs a seed beside it, a whole number from 0 to 2^64 - 1: "
-                   "the same one makes the same numbers");
-    if (t->rank < 0) return bad(t->field, err, "has random, which needs a shape beside it");
+                   "has random, which also needs a seed, an integer from 0 to 2^64 - 1: the same "
+                   "seed gives the same numbers");
+    if (t->rank < 0) return bad(t->field, err, "has random, which also needs a shape");
     t->to->input.tensor = blasd_tensor_make(t->to->input.tensor.dtype, t->rank, t->shape);
     return blasd_rule_random(t->rule, &t->to->input.tensor, kind, seed, t->field, err);
 }
@@ -187,8 +186,7 @@ static int find_rule(const struct rule_text *t, int *ret, struct blasd_err *err)
         return bad(t->field, err, "has a value, which only full has");
     if (t->rank >= 0 && *ret != RANDOM)
         return blasd_fail(err, BLASD_E_invalid_tensor, t->field,
-                          "%s has a shape beside %s, which says it already", t->field,
-                          members[*ret]);
+                          "%s has a shape and %s, which implies it", t->field, members[*ret]);
     return 0;
 }
 

@@ -42,7 +42,7 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
     char shown[BLASD_SANITIZED_MAX];
     if (name == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                          "%s has no dtype, or one that is no string", field);
+                          "%s has no dtype, or its dtype is not a string", field);
     for (int i = 0; i < BLASD_DTYPE_COUNT; i++)
         if (strcmp(dtype_codes[i].safetensors, name) == 0) {
             *ret = (enum blasd_dtype)i;
@@ -63,7 +63,7 @@ static int read_list(const struct blasd_json_text *text, const char *name, const
     if (rc == 0) return blasd_json_member_end(text, p, err);
     if (err->code != BLASD_E_invalid_tensor || *count == BLASD_MAX_RANK) return rc;
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                      "its %s is no list of whole numbers from 0", name);
+                      "its %s is not a list of integers >= 0", name);
 }
 
 static int take_offsets(const int64_t *offsets, int count, const char *field, struct entry *entry,
@@ -231,7 +231,7 @@ static int walk_header(struct walk *walk, struct blasd_err *err) {
         return blasd_json_skip(&walk->text, p, &p, err) != 0
                    ? -(int)err->code
                    : blasd_fail(err, BLASD_E_malformed_safetensors, "",
-                                "the header is no JSON object");
+                                "the header is not a JSON object");
     rc = blasd_json_members(&walk->text, p, read_top, walk, &p, err);
     return rc == 0 ? blasd_json_end(&walk->text, p, "the object", err) : rc;
 }

@@ -72,7 +72,7 @@ static int look_for_tensors(void *arg, const char *quote, const char *name, cons
     if (strcmp(name, "tensors") == 0 && *value == '{')
         return blasd_json_members(&pass->text, value, read_named, pass, next, err);
     return blasd_fail(err, BLASD_E_unknown_field, "",
-                      "beside tensors there is no member, or it is no object of tensors by name");
+                      "the only member is tensors, an object of tensors by name");
 }
 
 /* Whether the object at `p` begins with the member "tensors". */

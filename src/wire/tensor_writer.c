@@ -34,7 +34,7 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
                               "the tensor is given twice");
     if (inputs->any && inputs->count == BLASD_GRAPH_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_graph_too_large, field_of(field, name, len),
-                          "a graph may have %d tensors beside its steps", BLASD_GRAPH_INPUTS_MAX);
+                          "a graph may have at most %d inputs", BLASD_GRAPH_INPUTS_MAX);
     if (!inputs->any && inputs->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "this is tensor number %d; at most %d come in one request, and no "

@@ -128,7 +128,7 @@ def test_inputs_that_are_no_files(service, files, tmp_path):
 def test_inputs_written_wrongly(wrong):
     """Are told so before anything is sent."""
     done = run(NOWHERE, "run", "matmul", f"a={wrong}", "b=eye:2", status=2)
-    assert wrong in done.stderr and "is no input" in done.stderr
+    assert wrong in done.stderr and "is not an input" in done.stderr
 
 
 @pytest.mark.parametrize("words", """get|get a b|result|cancel|jobs x|jobs -n few|jobs -n 0.5|run matmul --deadline-ms 0.5|get no/id|

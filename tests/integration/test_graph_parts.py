@@ -68,11 +68,11 @@ def test_parts_of_parts_dtypes_and_other_outputs(service):
     (part_of((0, 5)), "invalid_reference", "0 to 5 of length 0, which is 4"),
     (part_of((2, 1)), "invalid_reference", "2 to 1"),
     (part_of((0, 1), (0, 1), (0, 1)), "invalid_reference", "3 lengths, and there are 2"),
-    (part_of((-1, 2)), "invalid_reference", "whole numbers from 0 or null"),
-    ({"step": "s", "slice": 3}, "invalid_reference", "no list of pairs"),
-    (part_of((0, 1), dtype="float32"), "invalid_reference", "is float64, and not float32"),
+    (part_of((-1, 2)), "invalid_reference", "integers >= 0 or null"),
+    ({"step": "s", "slice": 3}, "invalid_reference", "not a list of pairs"),
+    (part_of((0, 1), dtype="float32"), "invalid_reference", "is float64, not float32"),
     ({"step": "s", "slice": [], "shape": [1]}, "invalid_tensor", "'shape'"),
-    ({"input": "m", "slice": [[0, 1]]}, "invalid_reference", "beside the steps"),
+    ({"input": "m", "slice": [[0, 1]]}, "invalid_reference", "inputs of the graph"),
 ])
 def test_parts_that_are_none(service, part, code, says):
     steps = {"s": EYE, "x": times_one(part, (6,))}
@@ -119,5 +119,5 @@ def test_the_python_client_records_parts(service):
         g.results(s[:1])
     with pytest.raises(blasd.InputError, match="part of a part"):
         s[:2][:1]
-    with pytest.raises(blasd.InputError, match="count from the begin"):
+    with pytest.raises(blasd.InputError, match="counted from the start"):
         s[-1:]

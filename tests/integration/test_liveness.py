@@ -129,7 +129,7 @@ def test_who_sends_is_not_replaced_for_a_redis_that_hangs(tmp_path):
         service.start()
         before = service.part("notify")
         server.redis.send_signal(signal.SIGSTOP)
-        wait_for(lambda: service.log_text().count("what is to be sent waits") >= 1)
+        wait_for(lambda: service.log_text().count("pending requests wait") >= 1)
         server.redis.send_signal(signal.SIGCONT)
         wait_for(lambda: service.log_text().count("sending goes on") >= 1)
         assert service.part("notify") == before

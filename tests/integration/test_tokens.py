@@ -213,4 +213,4 @@ def test_options_that_do_not_fit(tmp_path):
     assert "--jwt-audience" in start_refused(*data, "--jwt-keys", "x")
     assert "none.json" in start_refused(*data, "--jwt-keys", str(tmp_path / "none.json"), *rest)
     assert "PEM" in start_refused(*data, "--jwt-keys", str(tmp_path / "bad"), *rest)
-    assert "write what it gives to a file" in start_refused(*data, "--jwt-keys", "https://idp.example/keys", *rest)
+    assert "save the key set to a file" in start_refused(*data, "--jwt-keys", "https://idp.example/keys", *rest)

@@ -381,7 +381,7 @@ static void test_no_signers(void **state) {
     (void)state;
     assert_true(blasd_auth_open(NULL, &options, &auth, &err) < 0);
     assert_null(auth);
-    assert_non_null(strstr(err.detail, "write what it gives to a file"));
+    assert_non_null(strstr(err.detail, "save the key set to a file"));
 }
 
 static void test_rate(void **state) {

@@ -188,7 +188,7 @@ static void test_bad_tensors(void **state) {
     infer_a("\"shape\":[1],\"datatype\":7,\"data\":[1]");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no datatype");
     infer_a("\"shape\":[1.5],\"datatype\":\"FP64\",\"data\":[1]");
-    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "a shape that is no list of lengths");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "a shape that is not a list of integers");
     infer_a("\"shape\":[4611686018427387904,4],\"datatype\":\"FP64\",\"data\":[1]");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "more elements than can be addressed");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\"");

@@ -113,12 +113,12 @@ static void test_refused(void **state) {
     refused("{\"eye\":2,\"data\":[1]}", "both data and a rule");
     refused("{\"base64\":\"\",\"eye\":2}", "both data and a rule");
     refused("{\"eye\":2,\"seed\":1}", "a seed, which only random has");
-    refused("{\"eye\":2,\"shape\":[2,2]}", "a shape beside eye");
+    refused("{\"eye\":2,\"shape\":[2,2]}", "a shape and eye");
     refused("{\"eye\":2,\"value\":2}", "a value, which only full has");
     refused("{\"full\":[2]}", "needs value");
     refused("{\"value\":2}", "a value, which only full has");
-    refused("{\"full\":2,\"value\":2}", "list of lengths");
-    refused("{\"full\":[-2],\"value\":2}", "list of lengths");
+    refused("{\"full\":2,\"value\":2}", "list of integers");
+    refused("{\"full\":[-2],\"value\":2}", "list of integers");
     refused("{\"full\":[2],\"value\":[2]}", "one number");
     refused("{\"full\":[2],\"value\":[1,2]}", "one number");
     refused("{\"full\":[4294967296,4294967296],\"value\":1}", "");

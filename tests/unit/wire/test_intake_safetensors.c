@@ -225,15 +225,15 @@ static void test_bad_headers(void **state) {
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,0]}}", 8, bad,
                "inputs.a", "two whole numbers in order");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[-8,0]}}", 8, bad,
-               "inputs.a", "data_offsets is no list of whole numbers from 0");
+               "inputs.a", "data_offsets is not a list of integers >= 0");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0]}}", 8, bad,
                "inputs.a", "two whole numbers in order");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":1,\"data_offsets\":[0,8]}}", 8, bad,
-               "inputs.a", "shape is no list");
+               "inputs.a", "shape is not a list");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[-1],\"data_offsets\":[0,8]}}", 8, bad,
-               "inputs.a", "shape is no list");
+               "inputs.a", "shape is not a list");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1.5],\"data_offsets\":[0,8]}}", 8,
-               bad, "inputs.a", "shape is no list");
+               bad, "inputs.a", "shape is not a list");
     expect_bad("{" META ",\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,8]}}", 8, bad,
                "inputs.a", "dtype");
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1]}}", 8, bad, "inputs.a",
@@ -241,7 +241,7 @@ static void test_bad_headers(void **state) {
     expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8],\"x\":1}}",
                8, bad, "inputs.a", "dtype, shape and data_offsets");
     expect_bad("{" META ",\"a\":7}", 8, bad, "inputs.a", "object");
-    expect_bad("[1]", 0, bad, "", "no JSON object");
+    expect_bad("[1]", 0, bad, "", "not a JSON object");
     expect_bad("{\"a\":", 0, bad, "", "not valid JSON");
     expect_bad("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"a\":{}}", 0, bad,
                "", "duplicate");
