@@ -30,6 +30,7 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
     item->payload = NULL;
     blasd_job_release(&item->job); /* of the claim before */
     item->err = (struct blasd_err){0};
+    item->overran = false;
     item->next = -1;
     if (blasd_job_decode(claim->frame, claim->frame_len, &item->job, &payload_at, &item->err) != 0)
         return;

@@ -14,6 +14,7 @@ struct blasd_item {
     struct blasd_plan plan;
     struct blasd_key batch_key; /* of those it can run with: plan.key, or what the kernel said */
     struct blasd_err err;       /* why the job cannot run; code BLASD_OK: it can */
+    bool overran;               /* it was stopped as others should not wait for it */
     int next;                   /* the next item of the same group, -1 at its end */
 };
 

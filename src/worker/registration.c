@@ -27,14 +27,13 @@ static int take(struct blasd_registration *registered, struct blasd_batcher *mai
         info == NULL ? blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the worker") : 0;
     if (code == 0 && registered->queue == NULL)
         code = blasd_worker_queue_open(&options->queue, &registered->queue, err);
-    if (code == 0 && pool != NULL) code = blasd_slow_pool_reach(pool, err);
     if (code == 0)
         code = blasd_worker_queue_register(registered->queue, options->name,
                                            options->backend->device_class, info, &epoch, err);
     free(info);
+    if (code == 0 && pool != NULL) code = blasd_slow_pool_lease(pool, options->name, epoch, err);
     if (code != 0) return code;
     blasd_heartbeat_lease(main->heartbeat, epoch);
-    if (pool != NULL) blasd_slow_pool_lease(pool, options->name, epoch);
     blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", options->name, main->info.id,
               main->info.name);
     registered->held = registered->had = true;

@@ -374,16 +374,6 @@ static bool overran(const struct blasd_batcher *batcher) {
     return blasd_heartbeat_told(batcher->heartbeat, batcher->slot) == BLASD_OVERRAN;
 }
 
-/* Jobs that take too long to run here begin again as long ones. */
-static void hand_over(struct blasd_batcher *batcher, struct blasd_item *const *members, int count) {
-    for (int i = 0; i < count; i++)
-        if (!batcher->take_long(batcher->pool, members[i]))
-            batcher->lost = true; /* they go back to the queue */
-    if (batcher->slot == BLASD_SLOT_MAIN) blasd_worker_queue_let_go(batcher->queue, count);
-    batcher->overran = members[0]->job.op;
-    memcpy(batcher->overran_of, members[0]->claim->tenant, sizeof batcher->overran_of);
-}
-
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
  * another way, as if it had not run. Returns as run_part does. */
 static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, int count, int live,
@@ -443,7 +433,7 @@ static int run_members(struct blasd_batcher *batcher, int count, int part, int64
             break;
         }
         if (code != 0 && !batcher->lost && overran(batcher)) {
-            hand_over(batcher, batcher->room->members + at, size);
+            for (int i = at; i < at + size; i++) batcher->room->members[i]->overran = true;
         } else if (code != 0 && !batcher->lost) { /* never one member: that one has then failed */
             part = code == -(int)BLASD_E_out_of_memory ? size / 2 : 1;
             continue;
@@ -550,11 +540,6 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
     for (int i = group->first; i >= 0; i = items[i].next) {
         batcher->room->ids[count] = items[i].claim->id;
         batcher->room->members[count++] = &items[i];
-    }
-    if (batcher->overran == items[group->first].job.op &&
-        strcmp(batcher->overran_of, items[group->first].claim->tenant) == 0) {
-        hand_over(batcher, batcher->room->members, count); /* these would, too */
-        return 0;
     }
     if ((first || !overlaps) && (code = blasd_batch_finish(batcher, err)) != 0) return code;
     /* a mark that does not arrive costs no job: only a crash would not be counted */

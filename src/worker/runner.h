@@ -9,8 +9,6 @@
 #include "worker/heartbeat.h"
 #include "worker/worker.h"
 
-struct blasd_slow_pool;
-
 /* What the tensors and tasks of one batch take; owned. */
 struct blasd_batch_room {
     struct blasd_arena arena;
@@ -43,15 +41,6 @@ struct blasd_batcher {
     struct blasd_batch_pending pending;
     struct blasd_completions completions;
     struct blasd_batch_span span;
-    struct blasd_slow_pool *pool; /* borrowed: runs the jobs that take too long here; NULL: they go
-                                     on here */
-    /* Gives the pool a copy of a job that was stopped, to begin it again as a long one. False:
-     * memory has run out. Set wherever the pool is. */
-    bool (*take_long)(struct blasd_slow_pool *pool, const struct blasd_item *item);
-    /* the operation and the tenant of jobs that were handed over to it; NULL: none were. To be
-     * cleared by whoever claims */
-    const struct blasd_op *overran;
-    char overran_of[BLASD_TENANT_MAX];
     bool lost; /* the lease is gone: nothing more of this claim can be ended */
 };
 
@@ -60,7 +49,8 @@ void blasd_batcher_init(struct blasd_batcher *batcher, const struct blasd_limits
 void blasd_batcher_release(struct blasd_batcher *batcher);
 
 /* Runs a group made from `items`, claimed at `claimed_ns`; on a device that works by itself it may
- * only be begun, and the one before be ended. 0, also where jobs failed or the lease was lost
+ * only be begun, and the one before be ended. Items that are told BLASD_OVERRAN have not ended, and
+ * have `overran` set. 0, also where jobs failed or the lease was lost
  * (batcher->lost); -BLASD_E_device_error where the device cannot go on: the jobs have then not been
  * ended. */
 int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,

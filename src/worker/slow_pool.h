@@ -1,7 +1,7 @@
 /* The slow pool: threads of the worker that run what is not quick at a lower scheduling weight,
- * while the worker's main thread goes on claiming and running quick jobs. They are two lanes, of
- * brief jobs and of long ones, so that a long job is never in the way of a brief one. A job is run
- * by itself: a call costs nothing beside it, and it ends, or is stopped, without the others.
+ * while the worker's main thread goes on claiming and running quick jobs. Brief jobs and long ones
+ * have threads of their own, so that a long job never delays a brief one. A job is run by itself: a
+ * call costs nothing compared with it, and it ends, or is stopped, without the others.
  *
  * The main thread claims. Each of these threads marks its jobs as begun and ends them over a
  * connection of its own, under the worker's one lease: Redis refuses whatever comes under another.
@@ -21,30 +21,22 @@ void blasd_slow_pool_close(struct blasd_slow_pool *pool); /* takes NULL */
 
 /* The functions below are the main thread's. */
 
-/* Connects its threads to the queue; the pool is empty. Errors as of blasd_worker_queue_open. */
-int blasd_slow_pool_reach(struct blasd_slow_pool *pool, struct blasd_err *err);
-/* The worker has a new lease. */
-void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch);
-/* Whether a group made from `items` belongs here: a job of it takes long, or it must run when
- * nothing else does (`group->quarantined`). */
-bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item *items,
-                           const struct blasd_group *group);
-/* Takes a group over that `main` has claimed, job by job, with copies of its claims and frames.
- * False: no memory for that, and none was taken. */
-bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
-                          const struct blasd_item *items, const struct blasd_group *group,
+/* The worker has a new lease; connects the threads to the queue. The pool is empty. Errors as of
+ * blasd_worker_queue_open. */
+int blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch,
+                          struct blasd_err *err);
+/* Whether a job belongs here: it takes long, has overrun, or is quarantined. */
+bool blasd_slow_pool_wants(const struct blasd_slow_pool *pool, const struct blasd_item *item);
+/* Takes a job over, with a copy of its claim and its frame. False: memory has run out. */
+bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_item *item,
                           int64_t claimed_ns);
-/* Takes a copy of a job that was stopped after it had run for too long, to begin it again as a long
- * one: the take_long of batchers, for any thread. False: memory has run out. */
-bool blasd_slow_pool_take_long(struct blasd_slow_pool *pool, const struct blasd_item *item);
 /* Negative: the pool's device cannot go on. */
 int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err);
-/* The main thread's jobs begin, once a quarantined one that is next here has run by itself for a
- * second; and have ended, so that one may begin. */
-void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main);
+/* The main thread's jobs begin, once the quarantined ones that are next here have run; and have
+ * ended, so that a quarantined one may begin. */
+void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_heartbeat *heartbeat);
 void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool);
 struct blasd_slow_pool_view {
-    bool idle;      /* nothing runs or waits here */
     uint64_t bytes; /* that the jobs here take, or will */
     /* predicted us of the brief and the long jobs that should be claimed now, as they would begin
      * soon; 0: none */
@@ -55,11 +47,11 @@ struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
 /* The jobs here that have not ended, for all that is known: *ret is new; how many, or -1: no
  * memory. */
 int blasd_slow_pool_ids(struct blasd_slow_pool *pool, char (**ret)[BLASD_ID_LEN + 1]);
-/* Forgets the jobs that wait; whether one still runs, which was asked to stop where the lease is
- * given up: none of it is recorded but what has been on its way to Redis. */
+/* Forgets the jobs that never began; whether others are left, which are asked to stop where the
+ * lease is given up: none of them is recorded but what has been on its way to Redis. */
 bool blasd_slow_pool_drop(struct blasd_slow_pool *pool);
-/* The same, and waits until nothing runs. */
-int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
+/* The same, and waits until none is left. */
+int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_heartbeat *heartbeat,
                           struct blasd_err *err);
 
 #endif

@@ -49,10 +49,7 @@ static int start_threads(struct worker *worker, struct blasd_err *err) {
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
     if (!worker->options->backend->side_by_side) return 0;
     blasd_heartbeat_gives_way(batcher->heartbeat, batcher->slot);
-    code = blasd_slow_pool_open(batcher, &worker->pool, err);
-    batcher->pool = worker->pool;
-    batcher->take_long = blasd_slow_pool_take_long;
-    return code;
+    return blasd_slow_pool_open(batcher, &worker->pool, err);
 }
 
 /* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
@@ -67,11 +64,20 @@ static int pool_failed(struct worker *worker, struct blasd_err *err) {
     return worker->pool == NULL ? 0 : blasd_slow_pool_failed(worker->pool, err);
 }
 
-/* Hands to the slow pool what belongs there; true: all of this group. */
-static bool give_to_pool(struct worker *worker, const struct blasd_group *group,
-                         int64_t claimed_ns) {
-    return worker->pool != NULL && blasd_slow_pool_wants(worker->pool, worker->items, group) &&
-           blasd_slow_pool_take(worker->pool, &worker->batcher, worker->items, group, claimed_ns);
+static void give_item(struct worker *worker, const struct blasd_item *item, int64_t claimed_ns) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    blasd_worker_queue_let_go(batcher->queue, 1);
+    if (!blasd_slow_pool_take(worker->pool, item, claimed_ns))
+        batcher->lost = true; /* it goes back to the queue */
+}
+
+/* Hands a group to the slow pool if that wants it. */
+static bool give_group(struct worker *worker, const struct blasd_group *group, int64_t claimed_ns) {
+    const struct blasd_item *items = worker->items;
+    if (worker->pool == NULL || !blasd_slow_pool_wants(worker->pool, &items[group->first]))
+        return false;
+    for (int i = group->first; i >= 0; i = items[i].next) give_item(worker, &items[i], claimed_ns);
+    return true;
 }
 
 /* What the slow pool's jobs, which have `taken` bytes, leave of those that one claim may have;
@@ -96,21 +102,43 @@ static void note_demand(struct worker *worker) {
     blasd_worker_queue_demand(worker->batcher.queue, stopping(worker) ? 0 : worker->room, bytes);
 }
 
+/* Hands what has overrun to the slow pool. The next groups of that operation and tenant would
+ * overrun, too. */
+static void give_overran(struct worker *worker, int at, int64_t claimed_ns) {
+    struct blasd_item *items = worker->items;
+    const struct blasd_group *group = &worker->grouping.groups[at];
+    const struct blasd_item *overran = NULL;
+    for (int i = group->first; i >= 0; i = items[i].next) {
+        if (!items[i].overran) continue;
+        overran = &items[i];
+        give_item(worker, overran, claimed_ns);
+    }
+    while (overran != NULL && ++at < worker->grouping.count) {
+        struct blasd_item *next = &items[worker->grouping.groups[at].first];
+        if (next->job.op == overran->job.op &&
+            strcmp(next->claim->tenant, overran->claim->tenant) == 0)
+            for (int i = (int)(next - items); i >= 0; i = items[i].next) items[i].overran = true;
+    }
+}
+
 /* Runs the groups of a claim but for those that the slow pool takes, which get there first. */
 static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_grouping *grouping = &worker->grouping;
     int code = 0, kept = 0;
     for (int g = 0; g < grouping->count; g++)
-        if (!give_to_pool(worker, &grouping->groups[g], claimed_ns))
+        if (!give_group(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
+    grouping->count = kept;
     note_demand(worker);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
         code = pool_failed(worker, err);
         if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
+        if (g > 0 && give_group(worker, &grouping->groups[g], claimed_ns)) continue;
         code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
         if (code != 0 || batcher->lost) break;
+        give_overran(worker, g, claimed_ns);
     }
     return code;
 }
@@ -121,8 +149,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     struct blasd_err ignored;
     bool refused = false;
     int code = 0, finished;
-    batcher->overran = NULL;
-    if (worker->pool != NULL) blasd_slow_pool_main_begins(worker->pool, batcher);
+    if (worker->pool != NULL) blasd_slow_pool_main_begins(worker->pool, batcher->heartbeat);
     for (int i = 0; i < count; i++) {
         struct blasd_item *item = &worker->items[i];
         blasd_item_read(item, &worker->claims[i]);
@@ -319,7 +346,8 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     begin_cost(&worker);
     code = work(&worker, err);
     if (code != 0) blasd_heartbeat_give_up(batcher->heartbeat); /* the slow pool is to stop */
-    if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, &ignored);
+    if (worker.pool != NULL)
+        drained = blasd_slow_pool_empty(worker.pool, batcher->heartbeat, &ignored);
     if (code == 0 && drained != 0) {
         code = drained;
         *err = ignored;

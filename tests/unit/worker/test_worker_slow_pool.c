@@ -16,10 +16,11 @@ static struct blasd_err err;
 
 /* What the kernel does, and what it saw. */
 static struct {
-    int heavy_waits_for;     /* jobs that must have ended before a heavy one goes on; 0: none */
-    atomic_bool heavy_spins; /* until it is told to stop */
-    atomic_bool heavy_adds;  /* a small job, once it runs */
-    bool heavy_fails;        /* with a device error */
+    int heavy_waits_for;       /* jobs that must have ended before a heavy one goes on; 0: none */
+    int quarantined_waits_for; /* or a quarantined heavy one */
+    atomic_bool heavy_spins;   /* until it is told to stop */
+    atomic_bool heavy_adds;    /* a small job, once it runs */
+    bool heavy_fails;          /* with a device error */
     bool heavy_moves; /* the main thread has a new connection: until it has told what it holds */
     atomic_bool
         heavy_is_lost;   /* a new master lacks the claims of all: until they are given once more */
@@ -63,7 +64,7 @@ static const struct fake_spec heavy = {
 static const struct fake_spec longer = {
     .n = LONG_N, .value = 6, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
 
-static bool run_heavy(struct blasd_watch *watch) {
+static bool run_heavy(struct blasd_watch *watch, int waits_for) {
     if (kernel.heavy_adds) {
         kernel.heavy_adds = false;
         pthread_mutex_lock(&fake.lock);
@@ -85,13 +86,12 @@ static bool run_heavy(struct blasd_watch *watch) {
         }
         if (kernel.heavy_is_lost && claimed_anew(false)) kernel.heavy_is_lost = false;
         if (!kernel.heavy_spins && !kernel.heavy_is_lost && (!kernel.heavy_moves || told()) &&
-            ended_jobs() >= kernel.heavy_waits_for &&
-            (!kernel.heavy_meets || kernel.most_running > 1) &&
+            ended_jobs() >= waits_for && (!kernel.heavy_meets || kernel.most_running > 1) &&
             (!kernel.heavy_outlasts || kernel.waits > 0))
             break;
         usleep(1000);
     }
-    if (ended_jobs() >= kernel.heavy_waits_for) kernel.overtaken++;
+    if (ended_jobs() >= waits_for) kernel.overtaken++;
     return true;
 }
 
@@ -112,7 +112,9 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
             return blasd_fail(ret, BLASD_E_device_error, "", "it fell off the bus");
         }
         if (is_long && ++kernel.long_running > 1) kernel.two_long++;
-        going = run_heavy(watch);
+        going = run_heavy(watch, fake_element(&tasks[0].inputs[0], 0, 0) == 9
+                                     ? kernel.quarantined_waits_for
+                                     : kernel.heavy_waits_for);
         kernel.long_running -= is_long;
         kernel.heavy_running--;
     }
@@ -224,7 +226,7 @@ static void test_a_heavy_job_is_stopped(void **state) {
     fake_check(&fake.jobs[1], small);
 }
 
-static void test_a_lost_lease_stops_both_lanes(void **state) {
+static void test_a_lost_lease_stops_both_threads(void **state) {
     (void)state;
     fake_add(heavy);
     fake.finish_lost = 1; /* that of the small one, which comes once the heavy one runs */
@@ -308,6 +310,21 @@ static void test_quarantined_does_not_wait_for_the_main_thread(void **state) {
     fake_check(&fake.jobs[1], quarantined);
 }
 
+/* The second brief one waits for the quarantined one to begin, and ends before it. */
+static void test_quarantined_delays_others_for_a_second(void **state) {
+    struct fake_spec large = heavy;
+    (void)state;
+    large.value = 9;
+    large.attempts = 1;
+    for (int i = 0; i < 2; i++) fake_add(heavy);
+    fake_add(large);
+    kernel.quarantined_waits_for = 2;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.overtaken, 3);
+    for (int i = 0; i < 2; i++) fake_check(&fake.jobs[i], heavy);
+    fake_check(&fake.jobs[2], large);
+}
+
 static void test_a_device_that_fails_ends_the_worker(void **state) {
     char name[BLASD_BLOB_NAME];
     (void)state;
@@ -367,18 +384,19 @@ int main(void) {
         TEST(test_small_jobs_overtake_a_heavy_one),
         TEST(test_heavy_jobs_run_one_at_a_time),
         TEST(test_a_heavy_job_is_stopped),
-        TEST(test_a_lost_lease_stops_both_lanes),
+        TEST(test_a_lost_lease_stops_both_threads),
         TEST(test_what_it_holds_is_told),
         TEST(test_what_it_has_is_not_taken_twice),
         TEST(test_quarantined_runs_when_nothing_else_does),
         TEST(test_quarantined_does_not_wait_for_the_main_thread),
+        TEST(test_quarantined_delays_others_for_a_second),
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_what_runs_ends_and_what_waits_goes_back),
         TEST_TWO(test_brief_ones_run_two_at_a_time),
         TEST_TWO(test_long_ones_run_one_at_a_time_beside_others),
         TEST_TWO(test_small_jobs_overtake_a_heavy_one),
         TEST_TWO(test_a_heavy_job_is_stopped),
-        TEST_TWO(test_a_lost_lease_stops_both_lanes),
+        TEST_TWO(test_a_lost_lease_stops_both_threads),
         TEST_TWO(test_what_it_holds_is_told),
         TEST_TWO(test_what_it_has_is_not_taken_twice),
         TEST_TWO(test_quarantined_runs_when_nothing_else_does),
