@@ -78,7 +78,8 @@ static int no_memory(struct blasd_err *err) {
 static int factor_room_init(struct room *room, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
     size_t n = (size_t)shape->n, q = (size_t)shape->q, spread = n + 1 < q ? n + 1 : q;
-    int64_t rows = shape->way == WAY_WIDE ? shape->n : shape->q;
+    bool again = shape->method != METHOD_OLS && blasd_regression_doubled(shape);
+    int64_t rows = shape->way == WAY_WIDE && !again ? shape->n : shape->q;
     struct regression_fit *fit = &room->fit;
     fit->basis = blasd_cpu_alloc(q * spread, sizeof(double));
     fit->singular = blasd_cpu_alloc(spread, sizeof(double));
@@ -115,27 +116,41 @@ static int room_init(struct room *room, const struct regression_shape *shape,
     return shape->method == METHOD_GD ? 0 : factor_room_init(room, err);
 }
 
-/* Makes the factor. *doubled: it is in double-double, and room->small can solve with it. */
+/* Makes the factor in double-double, by which room->small can solve. */
+static int make_doubled(struct room *room, const struct regression_data *data,
+                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    if (room->small == NULL) room->small = blasd_regression_small_new(&room->made);
+    if (room->small == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for double-double");
+    blasd_regression_small_next(room->small, room->shape);
+    return blasd_regression_small_factor(room->small, data, &room->factor, progress, err);
+}
+
+static bool has_penalty(const struct regression_shape *shape) {
+    return shape->method == METHOD_RIDGE && shape->alpha > 0;
+}
+
+/* Makes the factor, of ridge with the penalty in it but where it is wide. *doubled: it is in
+ * double-double. */
 static int make_factor(struct room *room, const struct regression_data *data, bool *doubled,
                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
+    bool penalty = has_penalty(shape);
+    double condition;
     int code = 0;
     *doubled = shape->way == WAY_SMALL;
     if (shape->way == WAY_WIDE)
         return blasd_regression_wide_factor(shape, data, &room->factor, err);
     if (shape->way == WAY_TALL) {
         code = blasd_regression_tall_factor(room->tall, data, &room->factor, progress, err);
-        if (code != 0) return code;
-        if (!blasd_regression_doubled(shape) ||
-            blasd_regression_condition(shape, &room->factor, room->work) < DOUBLED_CONDITION)
-            return 0;
-        if (room->small == NULL) room->small = blasd_regression_small_new(&room->made);
-        if (room->small == NULL)
-            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for double-double");
-        blasd_regression_small_next(room->small, shape);
-        *doubled = true;
+        if (code == 0 && penalty) code = blasd_regression_ridge_triangle(shape, &room->factor, err);
+        if (code != 0 || (!penalty && !blasd_regression_doubled(shape))) return code;
+        condition = blasd_regression_condition(shape, &room->factor, room->work);
+        if (condition < DOUBLED_CONDITION) return 0;
+        *doubled = blasd_regression_doubled(shape);
+        if (!*doubled) room->fit.unsure = !(condition < UNSURE_CONDITION);
     }
-    return blasd_regression_small_factor(room->small, data, &room->factor, progress, err);
+    return *doubled ? make_doubled(room, data, progress, err) : 0;
 }
 
 /* Coefficients of full rank, and what goes with them, from the factor. */
@@ -179,55 +194,26 @@ static int least_squares(struct room *room, const struct regression_data *data,
     return code;
 }
 
-/* Coefficients by the triangle, refined with the data; with more digits where that will not do. */
-static int ridge_tall(struct room *room, const struct regression_data *data,
-                      struct blasd_cpu_progress *progress, struct blasd_err *err) {
-    const struct regression_shape *shape = room->shape;
-    struct regression_factor *factor = &room->factor;
-    struct regression_fit *fit = &room->fit;
-    double cond;
-    int64_t q = shape->q;
-    int code = blasd_regression_tall_factor(room->tall, data, factor, progress, err);
-    if (code == 0) code = blasd_regression_ridge_triangle(shape, factor, err);
-    if (code != 0) return code;
-    cond = blasd_regression_condition(shape, factor, room->work);
-    if (!(cond < DOUBLED_CONDITION) && blasd_regression_ridge_quads(shape)) {
-        room->how = "normal equations in quad-double";
-        return blasd_regression_ridge_quad(shape, data, factor, fit, progress, err);
-    }
-    fit->unsure = !(cond < UNSURE_CONDITION);
-    shape->dense->trsm(true, false, false, (int)shape->t, (int)q, factor->r, (int)q, factor->z,
-                       (int)shape->t); /* row-major r b is column-major b r, r being lower there */
-    for (int64_t l = 0; l < shape->t; l++)
-        for (int64_t j = 0; j < q; j++)
-            fit->coef[l * q + j] =
-                ldexp(factor->z[j * shape->t + l], factor->exponent[q + l] - factor->exponent[j]);
-    code = blasd_regression_tall_refine(room->tall, shape, data, factor, fit, progress, err);
-    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
-    return code;
-}
-
 /* ridge with a penalty. */
 static int ridge(struct room *room, const struct regression_data *data,
                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
     struct regression_fit *fit = &room->fit;
     double doubt = 1;
-    int code;
-    room->how = "qr with penalty";
-    if (!blasd_regression_ridge_small(shape)) {
-        if (shape->way != WAY_WIDE) return ridge_tall(room, data, progress, err);
-        code = blasd_regression_wide_factor(shape, data, &room->factor, err);
-        if (code == 0) code = blasd_regression_ridge(shape, &room->factor, fit, &doubt, err);
-        if (code != 0) return code;
+    bool doubled;
+    int code = make_factor(room, data, &doubled, progress, err);
+    if (code == 0 && shape->way == WAY_WIDE) {
+        code = blasd_regression_ridge(shape, &room->factor, fit, &doubt, err);
         fit->unsure = doubt > UNSURE_WIDE;
-        if (doubt < DOUBLED_CONDITION || !blasd_regression_ridge_quads(shape)) {
-            if (fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
-            return 0;
-        }
+        doubled = !(doubt < DOUBLED_CONDITION) && blasd_regression_doubled(shape);
+        if (code == 0 && !doubled && fit->need_residuals)
+            blasd_regression_residuals(shape, data, fit, false);
+        if (code == 0 && doubled) code = make_doubled(room, data, progress, err);
+        if (!doubled) room->how = "qr with penalty";
+        if (code != 0 || !doubled) return code;
     }
-    room->how = "normal equations in quad-double";
-    return blasd_regression_ridge_quad(shape, data, &room->factor, fit, progress, err);
+    room->how = doubled ? "qr with penalty in double-double" : "qr with penalty";
+    return code == 0 ? solve_full(room, data, doubled, progress, err) : code;
 }
 
 static int fit_problem(struct room *room, const struct regression_data *data,
@@ -278,9 +264,9 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     room->how = "coordinate descent";
     code = blasd_regression_coordinate(shape, &room->factor, data->total, room->scaling.target, fit,
                                        progress, err);
-    if (code == 0 && blasd_regression_sparse_small(shape))
-        return blasd_regression_sparse_quad(shape, data, &room->factor, room->scaling.target, fit,
-                                            progress, err);
+    if (code == 0 && doubled && shape->q <= BLASD_REGRESSION_POLISHED)
+        return blasd_regression_polish(shape, data, room->small, &room->factor,
+                                       room->scaling.target, fit, err);
     if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     return code;
 }

@@ -22,8 +22,7 @@
 #define HOST_WORK 2e9       /* operations of one problem done here, at most */
 #define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
 #define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
-#define HOST_QUADS 1e8      /* n q (q + t) of ridge done again here */
-#define APART 1e4           /* of features beside the root of the smooth part of a penalty */
+#define HOST_AGAIN 1e8      /* n q (q + t) of ridge done again here */
 #define PIVOT 1e-10         /* of a column's square, that double-double does with */
 #define PIVOT_NOISE 1e-20   /* and where it leaves too little */
 #define PIECE 16            /* problems in a piece of work */
@@ -253,22 +252,26 @@ static double least_pivot(const struct regression_shape *shape,
     return least;
 }
 
-/* Again, from the data, in quad-double: ridge, or elastic_net from where the device left it. */
+/* Again, from the data, as the host does it: ridge, or elastic_net from where the device left it.
+ */
 static int solve_again(const struct regression_shape *shape, struct room *room,
                        struct regression_data *data, struct regression_fit *fit,
                        struct blasd_err *err) {
     struct blasd_cpu_progress quiet = {.total = 0};
     struct regression_factor own = {0};
+    struct regression_small *small = blasd_regression_small_new(shape);
     int code = widen(shape, room, IN_X, &data->x, err);
     if (code == 0) code = widen(shape, room, IN_Y, &data->y, err);
     if (code == 0) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
     if (code == 0) code = want_residuals(shape, room, fit, err);
-    if (code == 0 && !blasd_regression_factor_alloc(&own, shape, 1)) code = no_memory(err);
+    if (code == 0 && (small == NULL || !blasd_regression_factor_alloc(&own, shape, shape->q)))
+        code = no_memory(err);
+    if (code == 0) code = blasd_regression_small_factor(small, data, &own, &quiet, err);
     if (code == 0 && shape->method == METHOD_RIDGE)
-        code = blasd_regression_ridge_quad(shape, data, &own, fit, &quiet, err);
+        blasd_regression_small_solve(small, data, fit);
     else if (code == 0)
-        code =
-            blasd_regression_sparse_quad(shape, data, &own, room->scaling.target, fit, &quiet, err);
+        code = blasd_regression_polish(shape, data, small, &own, room->scaling.target, fit, err);
+    blasd_regression_small_free(small);
     blasd_regression_factor_release(&own);
     return code;
 }
@@ -283,8 +286,8 @@ static int end_ridge(const struct run *run, struct room *room, struct regression
     *how = "gram in double-double with penalty";
     if (shape.alpha == 0 || pivot > PIVOT) return 0;
     fit->unsure = pivot < PIVOT_NOISE;
-    if (work > HOST_QUADS || !blasd_regression_ridge_quads(&shape)) return 0;
-    *how = "normal equations in quad-double";
+    if (work > HOST_AGAIN || !blasd_regression_doubled(&shape)) return 0;
+    *how = "qr with penalty in double-double";
     if (run->asked->method == METHOD_RIDGE)
         shape.alpha = ldexp(shape.alpha, -room->scaling.weight);
     else
@@ -292,19 +295,14 @@ static int end_ridge(const struct run *run, struct room *room, struct regression
     return solve_again(&shape, room, data, fit, err);
 }
 
-/* So is elastic_net that was told apart by little beside the features' squares; the data need be
- * read for that. */
+/* So are the few coefficients of elastic_net, which the gap alone does not tell apart. */
 static int end_sparse(const struct regression_shape *shape, struct room *room,
                       struct regression_data *data, struct regression_fit *fit,
                       struct blasd_err *err) {
-    double l2 = shape->alpha * (1 - shape->l1_ratio), most = 0; /* for each unit of weight */
-    int code;
-    if (shape->method == METHOD_LASSO || !(l2 > 0) || !blasd_regression_sparse_small(shape))
+    double l2 = shape->alpha * (1 - shape->l1_ratio);
+    if (shape->method == METHOD_LASSO || !(l2 > 0) || shape->way != WAY_SMALL ||
+        shape->q > BLASD_REGRESSION_POLISHED)
         return 0;
-    code = widen(shape, room, IN_X, &data->x, err);
-    if (code != 0) return code;
-    for (int64_t at = 0; at < shape->n * shape->p; at++) most = fmax(most, fabs(data->x[at]));
-    if (!(most > sqrt(l2) * APART)) return 0;
     return solve_again(shape, room, data, fit, err);
 }
 

@@ -4,7 +4,7 @@
  * by which the coefficients are found and then refined with the data (qr_tall.c). With few, the
  * rows stand in the order of their sizes, for what a reflection takes from other columns is right
  * to the rounding of the row that it begins in: what is small there drowns. Touches no data. Uses
- * LAPACK. Read next: ridge_quad.c, for all that this is not good enough for, then coordinate.c. */
+ * LAPACK. Read next: qr_small.c, for all that this is not good enough for, then coordinate.c. */
 #include "kernels/regression/penalised.h"
 
 #include "base/err.h"

@@ -5,7 +5,8 @@
  * standard errors too, which refinement of coefficients alone would leave behind.
  *
  * Columns are shifted and scaled, which rounds nothing (blasd_regression_settle). [1 X] = V U with
- * V orthogonal (columns of squared length d) and U unit upper triangular; y = V c + residual. */
+ * V orthogonal (columns of squared length d) and U unit upper triangular; y = V c + residual. Below
+ * the observations of ridge lie rows of the penalty's root, one a feature. */
 #include "kernels/regression/regression.h"
 
 #include "core/wanted.h"
@@ -20,12 +21,21 @@ enum { LANES = 16 }; /* rows come in blocks, the last one filled up with zeros *
 /* A column orthogonal to this part of its own length depends on those before it. */
 #define DEPENDENT 0x1p-90
 
+/* The unit of rounding, with what products and sums make of it, which in fact is a hundredth or
+ * less; how much of a coefficient it may be; and, of a coefficient of exactly 0, what is no part of
+ * a target, beside the largest of its parts |x_k b_k|. */
+#define UNIT 0x1p-104
+#define RIGHT 0x1p-44
+#define NO_PART 0x1p-88
+
 /* Operations that a product and a subtraction of two columns count for, an element. */
 #define STEP_WORK 30.0
 
 struct regression_small {
     const struct regression_shape *shape;  /* borrowed */
-    int64_t stride;                        /* n rounded up to whole blocks */
+    int64_t body;                          /* n rounded up to whole blocks */
+    int64_t stride;                        /* and of ridge the penalty's rows */
+    struct dd penalty;                     /* the root of ridge's */
     double *hi, *lo;                       /* owned: q + t columns of `stride` */
     struct dd *root;                       /* owned: n square roots of weights */
     struct dd *u;                          /* owned: q x q, row-major */
@@ -35,6 +45,14 @@ struct regression_small {
     struct dd *inverse;                    /* owned: q x q, row-major: of U */
     const struct regression_factor *units; /* borrowed: shifts and exponents of the columns */
 };
+
+static int64_t in_blocks(int64_t rows) {
+    return (rows + LANES - 1) / LANES * LANES;
+}
+
+static bool has_penalty(const struct regression_shape *shape) {
+    return shape->method == METHOD_RIDGE && shape->alpha > 0;
+}
 
 void blasd_regression_small_free(struct regression_small *small) {
     if (small == NULL) return;
@@ -54,7 +72,7 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     size_t q = (size_t)shape->q, t = (size_t)shape->t, rows;
     if (small == NULL) return NULL;
     blasd_regression_small_next(small, shape);
-    rows = (size_t)small->stride;
+    rows = (size_t)(small->body + (shape->method == METHOD_OLS ? 0 : in_blocks(shape->p)));
     small->hi = blasd_cpu_alloc(rows * (q + t), sizeof(double));
     small->lo = blasd_cpu_alloc(rows * (q + t), sizeof(double));
     small->root = blasd_cpu_alloc(rows, sizeof(struct dd));
@@ -73,7 +91,8 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
 void blasd_regression_small_next(struct regression_small *small,
                                  const struct regression_shape *shape) {
     small->shape = shape;
-    small->stride = (shape->n + LANES - 1) / LANES * LANES;
+    small->body = in_blocks(shape->n);
+    small->stride = small->body + (has_penalty(shape) ? in_blocks(shape->p) : 0);
 }
 
 /* Adds lanes [half, 2 half) to those below: a tree of sums waits for few of them. */
@@ -139,12 +158,18 @@ static void load_column(struct regression_small *small, int64_t j, const double 
         lo[i] = scaled.lo;
     }
     for (int64_t i = n; i < small->stride; i++) hi[i] = lo[i] = 0;
+    if (small->stride > small->body && from != NULL && j < small->shape->q) {
+        struct dd root = dd_shift(small->penalty, -exponent);
+        hi[small->body + j - (small->shape->q - small->shape->p)] = root.hi;
+        lo[small->body + j - (small->shape->q - small->shape->p)] = root.lo;
+    }
 }
 
 static void load(struct regression_small *small, const struct regression_data *data) {
     const struct regression_shape *shape = small->shape;
     int64_t first = shape->intercept ? 1 : 0;
     bool weighted = data->w != NULL;
+    small->penalty = dd_sqrt(dd_from(shape->alpha));
     for (int64_t i = 0; weighted && i < shape->n; i++)
         small->root[i] = dd_sqrt(dd_from(data->w[i]));
     if (shape->intercept) load_column(small, 0, NULL, 0, weighted);
@@ -159,9 +184,11 @@ static struct dd squares(const struct regression_small *small, int64_t j) {
                small->stride);
 }
 
-/* The sum of squares of target `j`'s column in the units of y. */
+/* The sum of squares of target `j`'s residuals in the units of y. */
 static double target_squares(const struct regression_small *small, int64_t j) {
-    return ldexp(dd_round(squares(small, small->shape->q + j)),
+    const double *hi = column_hi(small, small->shape->q + j);
+    const double *lo = column_lo(small, small->shape->q + j);
+    return ldexp(dd_round(dot(hi, lo, hi, lo, small->body)),
                  2 * small->units->exponent[small->shape->q + j]);
 }
 
@@ -261,29 +288,93 @@ static void solve(struct regression_small *small, const struct regression_data *
     }
 }
 
-/* basis = U^-1 D^-1/2, out of shifts and scaling. */
-static void invert(struct regression_small *small, struct regression_fit *fit) {
-    int64_t q = small->shape->q;
-    const struct regression_factor *units = small->units;
+/* U^-1. */
+static void invert(struct regression_small *small) {
+    int64_t q = small->shape->q, done = 0;
     struct dd *inverse = small->inverse;
-    int64_t done = 0;
-    for (int64_t c = 0; c < q && blasd_wanted_after(&done, 10 * q * q); c++) {
-        struct dd length = dd_sqrt(small->d[c]);
+    for (int64_t c = 0; c < q && blasd_wanted_after(&done, 10 * q * q); c++)
         for (int64_t j = q - 1; j >= 0; j--) {
             struct dd sum = dd_from(j == c);
             for (int64_t l = j + 1; l <= c; l++)
                 sum = dd_subtract(sum, dd_multiply(small->u[j * q + l], inverse[l * q + c]));
             inverse[j * q + c] = j > c ? dd_from(0) : sum;
+        }
+}
+
+/* basis = U^-1 D^-1/2, out of shifts and scaling. */
+static void take_basis(const struct regression_small *small, struct regression_fit *fit) {
+    int64_t q = small->shape->q;
+    const struct regression_factor *units = small->units;
+    for (int64_t c = 0; c < q; c++) {
+        struct dd length = dd_sqrt(small->d[c]);
+        for (int64_t j = 0; j < q; j++) {
+            struct dd sum = small->inverse[j * q + c];
             for (int64_t l = 1; j == 0 && l <= c; l++)
                 if (units->shift[l] != 0)
-                    sum =
-                        dd_subtract(sum, dd_scale(dd_shift(inverse[l * q + c], -units->exponent[l]),
-                                                  units->shift[l]));
+                    sum = dd_subtract(
+                        sum, dd_scale(dd_shift(small->inverse[l * q + c], -units->exponent[l]),
+                                      units->shift[l]));
             fit->basis[j * q + c] =
-                j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -small->units->exponent[j]);
+                j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -units->exponent[j]);
         }
     }
     fit->spread = q;
+}
+
+/* What rounding may have done to the coefficients of ridge. With G the matrix of columns a and of
+ * a residual r, rounding of the columns moves b_j by at most its unit times
+ * sum |G^-1_jk| |a_k| |r| + sqrt(G^-1_jj) sum |a_k b_k|. Whether that is too much
+ * of a coefficient that matters. */
+static bool doubtful(const struct regression_small *small, const struct regression_fit *fit) {
+    int64_t q = small->shape->q, t = small->shape->t, first = q - small->shape->p, done = 0;
+    const int *e = small->units->exponent;
+    double *length = blasd_cpu_alloc((size_t)q, sizeof *length);
+    bool doubt = length == NULL;
+    for (int64_t k = 0; k < q && !doubt; k++) {
+        double sum = 0;
+        for (int64_t c = 0; c <= k; c++)
+            sum += small->u[c * q + k].hi * small->u[c * q + k].hi * small->d[c].hi;
+        length[k] = sqrt(sum);
+        doubt = !(small->d[k].hi > 0);
+    }
+    for (int64_t j = first; j < q && !doubt && blasd_wanted_after(&done, q * q); j++) {
+        const struct dd *row = small->inverse + j * q;
+        double along = 0, own = 0;
+        for (int64_t k = 0; k < q; k++) {
+            double element = 0;
+            for (int64_t c = k > j ? k : j; c < q; c++)
+                element += row[c].hi * small->inverse[k * q + c].hi / small->d[c].hi;
+            along += fabs(element) * length[k];
+            if (k == j) own = sqrt(element);
+        }
+        for (int64_t l = 0; l < t && !doubt; l++) {
+            double left = sqrt(squares(small, q + l).hi), error, b, most = 0,
+                   sizes = first == 1 ? fabs(small->c[l].hi) * length[0] : 0;
+            for (int64_t k = 0; k < q; k++) {
+                b = k < first ? 0 : fabs(ldexp(fit->coef[l * q + k], e[k] - e[q + l]));
+                sizes += length[k] * b;
+                most = fmax(most, length[k] * b);
+            }
+            b = fabs(ldexp(fit->coef[l * q + j], e[j] - e[q + l]));
+            error = UNIT * (double)(4 + q) * (along * left + own * sizes);
+            doubt = !(error <= RIGHT * b || (b == 0 && error * length[j] <= NO_PART * most));
+        }
+    }
+    free(length);
+    return doubt;
+}
+
+void blasd_regression_small_gram(const struct regression_small *small, struct dd *g) {
+    int64_t q = small->shape->q, t = small->shape->t;
+    for (int64_t i = 0; i < q; i++)
+        for (int64_t j = i; j < q + t; j++) {
+            struct dd sum = {0, 0};
+            for (int64_t k = 0; k <= i; k++)
+                sum =
+                    dd_add(sum, dd_multiply(dd_multiply(small->u[k * q + i], small->d[k]),
+                                            j < q ? small->u[k * q + j] : small->c[k * t + j - q]));
+            g[i * (q + t) + j] = sum;
+        }
 }
 
 /* The residuals out of the scaling and the weights. */
@@ -304,12 +395,18 @@ static void take_residuals(const struct regression_small *small, const struct re
 
 void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit) {
+    bool penalty = has_penalty(small->shape);
     solve(small, data, fit);
-    invert(small, fit);
+    invert(small);
     memcpy(fit->ssr, small->units->rest, (size_t)small->shape->t * sizeof *fit->ssr);
-    fit->orthogonal = small->hi;
-    fit->low = small->lo;
-    fit->squares = small->d;
-    fit->stride = small->stride;
+    if (penalty) {
+        fit->unsure = doubtful(small, fit);
+    } else {
+        take_basis(small, fit);
+        fit->orthogonal = small->hi;
+        fit->low = small->lo;
+        fit->squares = small->d;
+        fit->stride = small->stride;
+    }
     if (fit->need_residuals) take_residuals(small, data, fit);
 }

@@ -65,7 +65,7 @@ struct regression_shape blasd_regression_as_ridge(const struct regression_shape 
 
 /* ways.c: sets shape->way, of a shape that is read but for that. */
 void blasd_regression_choose_way(struct regression_shape *shape);
-/* Whether a tall problem may be done again in double-double where its condition asks for it. */
+/* Whether a problem may be done again in double-double where its condition asks for it. */
 bool blasd_regression_doubled(const struct regression_shape *shape);
 
 /* groups.c: whether row_splits of a task are as they must be. */
@@ -222,9 +222,13 @@ int blasd_regression_small_factor(struct regression_small *small,
                                   const struct regression_data *data,
                                   struct regression_factor *factor,
                                   struct blasd_cpu_progress *progress, struct blasd_err *err);
-/* After it, where the rank is full: coefficients, ssr, basis and residuals to the last digit. */
+/* After it, where the rank is full: coefficients, ssr, basis and residuals to the last digit. Of
+ * ridge without a basis, and fit->unsure says whether rounding may have reached that digit. */
 void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit);
+/* After it: [1 X]'W[1 X y] of the shifted and scaled columns, q x (q + t), row-major, on and above
+ * the diagonal. */
+void blasd_regression_small_gram(const struct regression_small *small, struct dd *g);
 
 /* The same for many observations: QR of chunks in double, then refinement with residuals in
  * double-double. */
@@ -297,29 +301,19 @@ int blasd_regression_ridge_triangle(const struct regression_shape *shape,
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            double *doubt, struct blasd_err *err);
-/* The same with 62 digits from the data, for problems of few enough operations and for those
- * whose condition asks for it: coefficients, intercept, ssr, residuals, fit->unsure. `factor` is
- * for its shifts and exponents, which it makes. */
-bool blasd_regression_ridge_quads(const struct regression_shape *shape); /* not too large for it */
-bool blasd_regression_ridge_small(const struct regression_shape *shape);
-int blasd_regression_ridge_quad(const struct regression_shape *shape,
-                                const struct regression_data *data,
-                                struct regression_factor *factor, struct regression_fit *fit,
-                                struct blasd_cpu_progress *progress, struct blasd_err *err);
-/* The same of lasso and elastic_net from fit->coef, of small problems; where that comes to no end
- * they stay as they are. */
-#define BLASD_REGRESSION_QUAD_SMALL 32 /* coefficients */
-bool blasd_regression_sparse_small(const struct regression_shape *shape);
-int blasd_regression_sparse_quad(const struct regression_shape *shape,
-                                 const struct regression_data *data,
-                                 struct regression_factor *factor, const int *far,
-                                 struct regression_fit *fit, struct blasd_cpu_progress *progress,
-                                 struct blasd_err *err);
 /* lasso and elastic_net from a factor of targets that were divided by 2^far[l]. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
                                 const int *far, struct regression_fit *fit,
                                 struct blasd_cpu_progress *progress, struct blasd_err *err);
+/* The same from fit->coef, of few coefficients, with the factor of `small` just made: what is
+ * solved in double-double; where that comes to no end they stay as they are. fit->unsure. */
+#define BLASD_REGRESSION_POLISHED 32 /* coefficients, at most */
+int blasd_regression_polish(const struct regression_shape *shape,
+                            const struct regression_data *data,
+                            const struct regression_small *small,
+                            const struct regression_factor *factor, const int *far,
+                            struct regression_fit *fit, struct blasd_err *err);
 /* gd, straight from the data. */
 int blasd_regression_descend(const struct regression_shape *shape,
                              const struct regression_data *data, struct regression_fit *fit,

@@ -156,8 +156,8 @@ static void draw_twice(double *x, int64_t p, int decades) {
     x[p - 1] = x[0];
 }
 
-/* The same feature twice, beside others of sizes up to 1e15: both have half of what one would have,
- * whatever rounding makes of the difference between them. */
+/* The same feature twice, beside others of sizes up to 1e2 and 1e15: both have half of what one
+ * would have, whatever rounding makes of the difference between them, or it is said. */
 static void the_same_feature_twice(void **state) {
     static const int64_t shapes[][2] = {{24, 3},  {30, 6},    {4, 7},   {7, 20},
                                         {60, 40}, {3000, 20}, {20, 200}};
@@ -165,25 +165,27 @@ static void the_same_feature_twice(void **state) {
     (void)state;
     TRIAL_FULL_ON_DEVICE();
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (int k = 0; k < 6; k++) {
+        for (int k = 0; k < 12; k++) {
             int64_t n = shapes[s][0], p = shapes[s][1];
+            int decades = k < 6 ? 15 : 2;
             struct trial *t = trial_new("regression");
             double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
             double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
             for (int64_t i = 0; i < n; i++) {
                 y[i] = trial_normal();
-                draw_twice(x + i * p, p, 15);
+                draw_twice(x + i * p, p, decades);
             }
             trial_set_choice(t, "method", "ridge");
             trial_set_bool(t, "fit_intercept", k % 2 == 1);
-            trial_set_float(t, "alpha", alphas[k / 2]);
+            trial_set_float(t, "alpha", alphas[k % 6 / 2]);
             assert_int_equal(trial_run(t), BLASD_OK);
             if (t->task.warning_count == 0) {
                 double one = trial_value(trial_output(t, "coef"), 0);
                 ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
-                             1e-15L * fabsl((long double)one));
+                             (decades == 15 ? 1e-15L : 1e-12L) * fabsl((long double)one));
             } else {
-                assert_true(p > 32);
+                if (decades != 15)
+                    fail_msg("n %d p %d k %d: %s", (int)n, (int)p, k, t->task.warnings[0].text);
                 assert_non_null(strstr(t->task.warnings[0].text, "condition"));
             }
             trial_free(t);
@@ -195,24 +197,28 @@ static void the_same_feature_twice_beside_absolute_values(void **state) {
     static const int64_t shapes[][2] = {{24, 3}, {18, 4}, {30, 6}, {7, 20}};
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             int64_t n = shapes[s][0], p = shapes[s][1];
+            int decades = k < 8 ? 9 : 3;
             struct trial *t = trial_new("regression");
             double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
             double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n), one;
             for (int64_t i = 0; i < n; i++) {
-                draw_twice(x + i * p, p, 9);
-                y[i] = trial_normal() + x[i * p] * 1e-9;
+                draw_twice(x + i * p, p, decades);
+                y[i] = trial_normal() + x[i * p] * pow(10, -decades);
             }
             trial_set_choice(t, "method", "elastic_net");
             trial_set_bool(t, "fit_intercept", k % 2 == 1);
-            trial_set_float(t, "alpha", pow(10, -k / 2));
+            trial_set_float(t, "alpha", pow(10, -(k % 8) / 2));
             trial_set_float(t, "l1_ratio", k % 2 == 0 ? 0.9 : 1e-3);
             assert_int_equal(trial_run(t), BLASD_OK);
             one = trial_value(trial_output(t, "coef"), 0);
-            assert_true(one != 0);
-            ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
-                         1e-15L * fabsl((long double)one));
+            assert_true(one != 0 || decades == 3);
+            if (t->task.warning_count == 0)
+                ASSERT_CLOSE(trial_value(trial_output(t, "coef"), p - 1), (long double)one,
+                             1e-15L * fabsl((long double)one));
+            else if (decades != 9)
+                fail_msg("n %d p %d k %d: %s", (int)n, (int)p, k, t->task.warnings[0].text);
             trial_free(t);
         }
 }
@@ -300,7 +306,7 @@ static void the_same_observation_twice(void **state) {
         for (int64_t j = 0; doubts == 0 && j < p; j++)
             ASSERT_CLOSE(trial_value(trial_output(t[0], "coef"), j),
                          trial_value(trial_output(t[1], "coef"), j), 1e-6 * size);
-        assert_true(doubts == 0 || p > 448);
+        assert_true(doubts == 0 || alpha < 1e-6);
         for (int k = 0; k < 2; k++) trial_free(t[k]);
     }
 }
