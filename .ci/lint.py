@@ -30,7 +30,8 @@ HEADERS = {  # header -> the only folders that may include it
     r"microhttpd\.h": {"src/http"},
     r"jansson\.h": {"src/auth", "src/trace", "src/wire", "src/oip", "src/http", "src/main", "src/worker", "clients/c", "clients/cli"},
     r"gnutls/.*": {"src/http"},
-    r"(sodium|rhonabwy)\.h": {"src/auth"},
+    r"rhonabwy\.h": {"src/auth"},
+    r"sodium\.h": {"src/auth", "src/worker"},
     r"curl/.*": {"clients/c", "src/auth", "src/main", "src/outgoing", "src/trace"},
     r"zlib\.h": {"src/http"},
 }

@@ -62,6 +62,7 @@ def of_operation(op):
               "device": {"$ref": "#/components/schemas/Device"},
               "labels": {"$ref": "#/components/schemas/Labels"},
               "notify": {"$ref": "#/components/schemas/Notify"}}
+    shared["digest"] = {"type": "boolean", "description": "`execution.digest` tells a SHA-256 of each output. Default `false`."}
     outputs = {"type": "array", "items": {"type": "string", "enum": [port["name"] for port in op["outputs"]]}}
     shared["keep"] = {**outputs, "description": "Outputs that become tensors (`outputs.NAME.tensor`); they are not sent."}
     shared["results"] = {**outputs, "description": "Outputs that are sent, in place of all that are not kept."}

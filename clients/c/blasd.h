@@ -99,7 +99,8 @@ struct blasd_request {
     const char *references; /* inputs that are not sent, a JSON object as text; NULL: none */
     const char *keep;       /* outputs that become tensors, a JSON list; NULL: none */
     const char *notify;     /* a URL that is told of its end; NULL: none */
-    uint64_t reserved[2];
+    bool digest;            /* the reply tells a SHA-256 of each output, execution.digest */
+    uint64_t reserved[1];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

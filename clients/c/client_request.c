@@ -196,6 +196,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "device", request->device) == 0 &&
         add_text(words, "labels", request->labels) == 0 &&
         add_text(words, "notify", request->notify) == 0 &&
+        add_text(words, "digest", request->digest ? "true" : NULL) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

@@ -92,6 +92,8 @@ void cli_print_timing(const struct blasd_reply *reply);
 void cli_print_job(const json_t *job);
 /* Its outputs that are kept, one a line. */
 void cli_print_kept(const json_t *job);
+/* The digests of its outputs, one a line; nothing of a job that asked for none. */
+void cli_print_digests(const json_t *job);
 /* What a job would do. */
 void cli_print_dry_run(const json_t *document);
 /* One job in a row of a table, without the line's end. */

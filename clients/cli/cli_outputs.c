@@ -70,6 +70,7 @@ void cli_report(const struct cli *cli, const struct cli_saves *saves, bool quiet
         for (int i = 0; saves->count == 0 && i < blasd_reply_array_count(reply); i++)
             cli_print_array(blasd_reply_array_at(reply, i));
         cli_print_kept(job);
+        cli_print_digests(job);
         json_decref(job);
     }
     if (!quiet) cli_print_timing(reply);

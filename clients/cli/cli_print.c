@@ -219,6 +219,17 @@ void cli_print_kept(const json_t *job) {
     json_decref(kept);
 }
 
+void cli_print_digests(const json_t *job) {
+    const char *name;
+    json_t *digest;
+    char text[96];
+    json_object_foreach(json_object_get(json_object_get(job, "execution"), "digest"), name,
+                        digest) {
+        printf("  sha256 %s ", cli_plain(name, text, sizeof text));
+        printf("%s\n", cli_plain(json_string_value(digest), text, sizeof text));
+    }
+}
+
 static void print_labels(const json_t *labels) {
     const char *name;
     json_t *value;
@@ -264,6 +275,7 @@ void cli_print_job(const json_t *job) {
                cli_plain(text_of(error, "detail"), detail, sizeof detail));
     print_labels(json_object_get(job, "labels"));
     print_outputs(json_object_get(job, "outputs"));
+    cli_print_digests(job);
     if (json_is_string(json_object_get(json_object_get(job, "execution"), "device"))) {
         fputs("  ", stdout);
         write_timing(stdout, job);

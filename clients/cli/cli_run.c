@@ -11,6 +11,7 @@
     "  -d, --device DEVICE        use auto (default), cpu or cuda\n"                               \
     "  -p, --priority PRIORITY    set high, normal (default) or low\n"                             \
     "      --deadline-ms MS       let the job expire if it has not ended by then\n"                \
+    "      --digest               print the SHA-256 of each output\n"                              \
     "      --idempotency-key KEY  queue the job once per key\n"                                    \
     "      --label NAME=VALUE     add a label for `blasd jobs --label`; may be repeated\n"         \
     "      --notify URL           post a webhook at its end; see docs/webhooks.md\n"               \
@@ -126,6 +127,7 @@ static int take_option(struct order *order, int option) {
         if (!cli_whole(cli, optarg, "jobs", &number)) return CLI_USAGE;
         order->blocks = (int)number;
         return -1;
+    case CLI_OWN + 6: order->request.digest = true; return -1;
     case 's': order->share = true; return -1;
     case 'q': order->quiet = true; return -1;
     case 'n': order->dry = true; return -1;
@@ -154,6 +156,7 @@ static int parse(struct order *order, const char *letters, int argc, char **argv
         {"notify", required_argument, NULL, CLI_OWN + 3},
         {"put", required_argument, NULL, CLI_OWN + 4}, /* of earlier versions */
         {"split", required_argument, NULL, CLI_OWN + 5},
+        {"digest", no_argument, NULL, CLI_OWN + 6},
         CLI_OPTIONS};
     int option, status;
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {

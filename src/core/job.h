@@ -58,6 +58,7 @@ struct blasd_input {
 /* What few jobs have. */
 struct blasd_extras {
     char labels[BLASD_LABELS_MAX]; /* "": none */
+    bool digest;                   /* the record tells a SHA-256 of each output */
     struct blasd_keeping keeping;
 };
 

@@ -26,6 +26,7 @@ void blasd_record_init(struct blasd_record *record) {
     record->error.code = BLASD_OK;
     record->error.field[0] = record->error.detail[0] = record->labels[0] = '\0';
     record->error.least = 0;
+    record->digested = false;
     record->keeping.keep = record->keeping.withhold = record->keeping.life_s = 0;
 }
 

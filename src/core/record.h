@@ -59,6 +59,8 @@ struct blasd_output {
     uint64_t offset, bytes;     /* where in the record's payload; offset is a multiple of 64 */
 };
 
+#define BLASD_OUTPUT_DIGEST 32 /* bytes of a SHA-256 */
+
 struct blasd_graph_report; /* ../wire/frame_graph.h */
 
 /* A plain value; owns nothing. What is long stands last, for blasd_record_init. */
@@ -86,6 +88,8 @@ struct blasd_record {
     struct blasd_err error; /* code BLASD_OK: none */
     struct blasd_keeping keeping;
     char labels[BLASD_LABELS_MAX];
+    bool digested;                                           /* there is a digest of each output */
+    uint8_t digests[BLASD_MAX_OUTPUTS][BLASD_OUTPUT_DIGEST]; /* as ../worker/digest.h says */
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor,
                                                        output_count of them */
 };

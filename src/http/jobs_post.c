@@ -79,7 +79,7 @@ static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_e
 #define TWINS                                                                                      \
     (HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE |               \
      HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP | HTTP_PARAM_RESULTS |                \
-     HTTP_PARAM_NOTIFY)
+     HTTP_PARAM_NOTIFY | HTTP_PARAM_DIGEST)
 
 /* A JSON body has members for what the query says of bodies that have none. */
 static int check_query(const struct http_request *request, struct blasd_err *err) {
@@ -105,6 +105,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .graph = upload->exchange->form.graph,
                                            .labels = request->query.labels,
                                            .notify = request->query.notify,
+                                           .digest = request->query.digest,
                                            .content_length = file ? http_upload_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .account = &upload->exchange->memory,

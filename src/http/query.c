@@ -174,7 +174,8 @@ static const struct {
               {"keep", HTTP_PARAM_KEEP},
               {"results", HTTP_PARAM_RESULTS},
               {"sha256", HTTP_PARAM_SHA256},
-              {"notify", HTTP_PARAM_NOTIFY}};
+              {"notify", HTTP_PARAM_NOTIFY},
+              {"digest", HTTP_PARAM_DIGEST}};
 
 const char *http_param_name(unsigned bits) {
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
@@ -218,6 +219,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_KEEP: request->query.keep = value; break;
     case HTTP_PARAM_RESULTS: request->query.results = value; break;
     case HTTP_PARAM_NOTIFY: request->query.notify = value; break;
+    case HTTP_PARAM_DIGEST: request->query.digest = value; break;
     case HTTP_PARAM_OP: return param_op(request, allowed, value, err);
     case HTTP_PARAM_PARAMS: request->query.params = value; break;
     case HTTP_PARAM_PRIORITY: request->query.priority = value; break;

@@ -50,7 +50,8 @@ enum http_param {
     HTTP_PARAM_KEEP = 131072,
     HTTP_PARAM_RESULTS = 262144,
     HTTP_PARAM_SHA256 = 524288,
-    HTTP_PARAM_NOTIFY = 1048576
+    HTTP_PARAM_NOTIFY = 1048576,
+    HTTP_PARAM_DIGEST = 2097152
 };
 
 /* Prefer */
@@ -87,7 +88,7 @@ struct http_framing {
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels, *keep, *results,
-        *notify;
+        *notify, *digest;
     const char *labels_wanted[HTTP_LABELS_WANTED]; /* NAME=VALUE or NAME; all of them */
     int label_count;
     int64_t since_us, before_us; /* since 1970 */

@@ -11,7 +11,7 @@
 #define POST_PARAMS                                                                                \
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_LABELS | HTTP_PARAM_KEEP |               \
-     HTTP_PARAM_RESULTS | HTTP_PARAM_NOTIFY)
+     HTTP_PARAM_RESULTS | HTTP_PARAM_NOTIFY | HTTP_PARAM_DIGEST)
 
 #define GRAPH_PARAMS                                                                               \
     (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE |             \

@@ -277,7 +277,8 @@ static int read_parameter(void *arg, const char *quote, const char *name, const 
     if (!own && strcmp(name, "priority") == 0) return take_priority(pass, p, err);
     if (!own && strcmp(name, "timeout") == 0) return take_timeout(pass, p, err);
     if (!own && labels && *p == '"') return take_labels(pass, p, err);
-    if (!own && (labels || strcmp(name, "device") == 0 || strcmp(name, "notify") == 0))
+    if (!own && (labels || strcmp(name, "device") == 0 || strcmp(name, "notify") == 0 ||
+                 strcmp(name, "digest") == 0))
         return blasd_request_fields_json(reader->body->fields, BLASD_IN_BODY, name, &pass->text, p,
                                          next, err);
     if (!own && strncmp(name, "sequence_", 9) == 0)

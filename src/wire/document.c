@@ -167,7 +167,26 @@ const char *document_warning_code(const struct blasd_warning *warning) {
     return info != NULL ? info->name : "unknown";
 }
 
-static void write_execution(struct json_out *out, const struct blasd_execution *e) {
+/* The SHA-256 of each output that the job made, for a job that asked for them. */
+static void write_digests(struct json_out *out, const struct blasd_record *record) {
+    const struct blasd_op *op = blasd_op_find(record->op);
+    bool first = true;
+    if (!record->digested || op == NULL) return;
+    json_out_put(out, ",\"digest\":{");
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
+        char text[2 * BLASD_OUTPUT_DIGEST + 1];
+        if (!blasd_record_has(record, i)) continue;
+        for (int k = 0; k < BLASD_OUTPUT_DIGEST; k++)
+            snprintf(text + 2 * k, 3, "%02x", record->digests[i][k]);
+        json_out_put(out, first ? "%n:%n" : ",%n:%n", op->outputs[i].name, text);
+        first = false;
+    }
+    json_out_put(out, "}");
+}
+
+/* `record`: whose execution it is, or NULL of a step. */
+static void write_execution(struct json_out *out, const struct blasd_execution *e,
+                            const struct blasd_record *record) {
     json_out_put(out,
                  ",\"execution\":{\"device\":%n,\"device_name\":%n,\"method\":%n,"
                  "\"batch_size\":",
@@ -184,6 +203,7 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
         json_out_put(out, "%f,\"bytes\":%u", e->flops, e->bytes);
     if (e->energy_joules > 0 && e->energy_joules <= DBL_MAX)
         json_out_put(out, ",\"energy_joules\":%f", e->energy_joules);
+    if (record != NULL) write_digests(out, record);
     json_out_put(out, ",\"warnings\":[");
     for (int i = 0; i < e->warning_count && i < BLASD_MAX_WARNINGS; i++)
         json_out_put(out, i == 0 ? "%s" : ",%s", e->warnings[i].text);
@@ -216,7 +236,7 @@ static void write_steps(struct json_out *out, const struct blasd_record *record)
         json_out_put(out, "{\"op\":%s,\"state\":\"succeeded\"", graph->steps[i].op);
         write_timing(out, &graph->steps[i].timing, graph->steps[i].upload_bytes,
                      graph->steps[i].download_bytes);
-        write_execution(out, &execution);
+        write_execution(out, &execution, NULL);
         json_out_put(out, "}");
     }
     json_out_put(out, "}");
@@ -287,7 +307,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     write_outputs(out, record, data);
     write_parts(out, &record->timing, record->started_us > 0, record->finished_us > 0);
     json_out_put(out, "}");
-    write_execution(out, &record->execution);
+    write_execution(out, &record->execution, record);
     write_cost(out, record);
     if (record->graph != NULL) write_steps(out, record);
     if (record->state >= BLASD_FAILED && record->error.code != BLASD_OK) {

@@ -46,7 +46,7 @@ struct row {
 };
 _Static_assert(sizeof(struct row) == 104, "no padding");
 
-enum section_kind { LABELS = 1, KEEPING, REFERENCE };
+enum section_kind { LABELS = 1, KEEPING, REFERENCE, DIGEST };
 struct section {
     uint16_t kind, input; /* the position of the input whose reference it is */
     uint32_t bytes;       /* that follow */
@@ -125,6 +125,7 @@ static void put_extras(struct frame_writer *w, const struct blasd_extras *extras
     size_t len = sizeof kept;
     if (extras->labels[0] != '\0')
         put_section(w, LABELS, 0, extras->labels, strnlen(extras->labels, BLASD_LABELS_MAX - 1));
+    if (extras->digest) put_section(w, DIGEST, 0, NULL, 0);
     if ((keeping->keep | keeping->withhold) == 0) return;
     memcpy(room, &kept, sizeof kept);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
@@ -317,6 +318,10 @@ static int get_section(struct frame_reader *r, const struct section *section, in
                    : frame_broken(err, "a reference belongs to no input");
     if ((extras = blasd_job_extras(job)) == NULL) return blasd_no_memory(err);
     if (section->kind == KEEPING) return get_keeping(r, &extras->keeping, err);
+    if (section->kind == DIGEST) {
+        extras->digest = true;
+        return 0;
+    }
     if (section->kind != LABELS || section->bytes >= BLASD_LABELS_MAX)
         return frame_broken(err, "a section is of a kind that is not known");
     memset(extras->labels, 0, sizeof extras->labels);

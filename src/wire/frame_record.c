@@ -130,7 +130,7 @@ static void put_texts(struct frame_writer *w, const struct blasd_record *record,
 }
 
 /* What begins a part that not every record has, and what is told of an output in the first one. */
-enum { KEEPING = 1, WARNED = 2 };
+enum { KEEPING = 1, WARNED = 2, DIGESTED = 3 };
 enum { KEPT = 1, WITHHELD = 2 };
 
 static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
@@ -152,6 +152,21 @@ static void put_keeping(struct frame_writer *w, const struct blasd_op *op,
         frame_put_tensor(w, tensor, 0, blasd_tensor_bytes(tensor));
         frame_put_u8(w, (keep ? KEPT : 0) | (withhold ? WITHHELD : 0));
         if (keep) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
+    }
+}
+
+/* Digests go by the outputs' names, as an older or newer version has others. */
+static void put_digests(struct frame_writer *w, const struct blasd_op *op,
+                        const struct blasd_record *record) {
+    unsigned count = 0;
+    if (op == NULL || !record->digested) return;
+    for (int i = 0; op->outputs[i].name != NULL; i++) count += blasd_record_has(record, i);
+    frame_put_u8(w, DIGESTED);
+    frame_put_u8(w, count);
+    for (int i = 0; op->outputs[i].name != NULL; i++) {
+        if (!blasd_record_has(record, i)) continue;
+        frame_put_text(w, op->outputs[i].name, BLASD_NAME_MAX);
+        frame_put(w, record->digests[i], sizeof record->digests[i]);
     }
 }
 
@@ -182,6 +197,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     if (head.warnings > 0) frame_put_u8(&w, WARNED);
     for (int i = 0; i < head.warnings; i++)
         frame_put_u8(&w, (unsigned)record->execution.warnings[i].code);
+    put_digests(&w, op, record);
     return frame_end(&w, room, out, err);
 }
 
@@ -309,6 +325,25 @@ static void get_codes(struct frame_reader *r, struct blasd_execution *execution)
         execution->warnings[i].code = (enum blasd_warning_code)frame_get_u8(r);
 }
 
+static void get_digests(struct frame_reader *r, const struct blasd_op *op,
+                        struct blasd_record *record) {
+    unsigned count;
+    if (op == NULL || r->bad || r->at == r->end || *r->at != DIGESTED) return;
+    r->at++;
+    count = frame_get_u8(r);
+    memset(record->digests, 0, sizeof record->digests);
+    for (unsigned i = 0; i < count; i++) {
+        char name[BLASD_NAME_MAX];
+        uint8_t digest[BLASD_OUTPUT_DIGEST];
+        int at;
+        frame_get_text(r, name, sizeof name);
+        frame_get(r, digest, sizeof digest);
+        at = r->bad ? -1 : blasd_op_output(op, name);
+        if (at >= 0) memcpy(record->digests[at], digest, sizeof digest);
+    }
+    record->digested = !r->bad;
+}
+
 /* All but what follows: padding, and the payload. */
 static int get_record(const void *bytes, size_t len, struct blasd_record *record, struct head *head,
                       struct frame_reader *r, struct blasd_err *err) {
@@ -330,6 +365,7 @@ static int get_record(const void *bytes, size_t len, struct blasd_record *record
     if (record->state == BLASD_RUNNING) frame_get(r, &record->remaining_us, sizeof(int64_t));
     if (code == 0) code = get_keeping(r, op, record, err);
     if (code == 0) get_codes(r, &record->execution);
+    if (code == 0) get_digests(r, op, record);
     return code;
 }
 

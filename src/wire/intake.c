@@ -79,6 +79,7 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         {"results", options->results},
         {"labels", options->labels},
         {"notify", options->notify},
+        {"digest", options->digest},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         const char *text = named[i][1];

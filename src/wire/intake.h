@@ -36,7 +36,8 @@ struct blasd_intake_options {
     const char *content_type; /* may be NULL: then JSON is assumed where the body starts with { */
     /* from the URL's query, each NULL where it is not there; the body's own members win over none
      * of them: the same member in both places is an error (invalid_field) */
-    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify;
+    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device, *labels, *notify,
+        *digest;
     const char *keep, *results;
     /* the highest priority that who sends it may ask for, which is not checked here: a job that
      * names none has no higher one */

@@ -62,7 +62,8 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
             return blasd_fail(
                 err, BLASD_E_unknown_field, shown,
                 "the part '%s' is neither a .npy file nor op, params, params.NAME, "
-                "priority, deadline_ms, device, labels, inputs, keep, results or notify",
+                "priority, deadline_ms, device, labels, inputs, keep, results, notify "
+                "or digest",
                 shown);
         return blasd_fail(err, BLASD_E_malformed_npy, field,
                           "the file of part '%s' does not begin as .npy files do", shown);

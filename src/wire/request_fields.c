@@ -8,10 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, LABELS, KEEP, RESULTS, NOTIFY, MEMBERS };
+enum member {
+    OP,
+    PARAMS,
+    PRIORITY,
+    DEADLINE_MS,
+    DEVICE,
+    LABELS,
+    KEEP,
+    RESULTS,
+    NOTIFY,
+    DIGEST,
+    MEMBERS
+};
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {
-    "op", "params", "priority", "deadline_ms", "device", "labels", "keep", "results", "notify"};
+static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
+                                             "device", "labels", "keep",     "results",
+                                             "notify", "digest"};
 #define PARAM_PREFIX "params."
 #define REMOVED "put" /* a member of earlier versions */
 
@@ -196,6 +209,16 @@ static int check_text(const struct blasd_json_text *text, enum blasd_place place
                       name, "%s is not valid JSON: %.120s", name, why.detail);
 }
 
+static int set_digest(struct blasd_request_fields *fields, const char *text, size_t len,
+                      struct blasd_err *err) {
+    static const char *const names[] = {"false", "true"};
+    int value = among(names, 2, text, len);
+    if (value < 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "digest", "digest must be true or false");
+    fields->digest = value == 1;
+    return 0;
+}
+
 static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     struct blasd_json_text json;
@@ -321,7 +344,7 @@ static int unknown_member(const struct blasd_request_fields *fields, const char 
                           struct blasd_err *err) {
     static const char *const job[] = {"op",          "inputs", "params", "priority",
                                       "deadline_ms", "device", "labels", "keep",
-                                      "results",     "notify", NULL};
+                                      "results",     "notify", "digest", NULL};
     static const char *const graph[] = {"steps",  "results", "inputs", "priority", "deadline_ms",
                                         "device", "labels",  "notify", NULL};
     int rc = blasd_request_fields_removed(name, err);
@@ -359,7 +382,8 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     int member = member_of(name), rc;
     if (fields->graph && blasd_request_fields_of_graph(name))
         return keep_text(fields, name, text, len, err);
-    if (fields->graph && (member == OP || member == PARAMS || member == KEEP || is_param(name)))
+    if (fields->graph &&
+        (member == OP || member == PARAMS || member == KEEP || member == DIGEST || is_param(name)))
         return unknown_member(fields, name, err);
     if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(fields, name, err);
@@ -372,6 +396,7 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case KEEP:
     case RESULTS: return set_names_text(fields, place, member, text, len, err);
     case NOTIFY: return set_notify(fields, text, len, err);
+    case DIGEST: return set_digest(fields, text, len, err);
     case LABELS: return blasd_labels_read(fields->labels, text, len, err);
     default: return set_device(fields, text, len, err);
     }
@@ -400,12 +425,15 @@ int blasd_request_fields_json(struct blasd_request_fields *fields, enum blasd_pl
     if (string && member >= 0 && blasd_json_plain(p, text->end, next))
         return blasd_request_fields_text(fields, place, name, p + 1, (size_t)(*next - p) - 2, err);
     if ((rc = blasd_json_check(text, p, 1, next, err)) != 0) return rc;
-    if (member < 0 || (fields->graph && (member == OP || member == PARAMS || names)))
+    if (member < 0 ||
+        (fields->graph && (member == OP || member == PARAMS || member == DIGEST || names)))
         return unknown_member(fields, name, err);
     if (!string) {
         rc = claim(&fields->given_in[member], place, name, err);
         return rc == 0 ? note_json(&of, p, *next, err) : rc;
     }
+    if (member == DIGEST && (*p == 't' || *p == 'f'))
+        return blasd_request_fields_text(fields, place, name, p, (size_t)(*next - p), err);
     if (*p != '"') return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
     rc = blasd_json_inside(text, p, &inside, next, err);
     if (rc == 0) rc = blasd_request_fields_text(fields, place, name, inside.data, inside.len, err);
@@ -489,9 +517,10 @@ int blasd_request_fields_note(const struct blasd_request_fields *fields, struct 
     job->priority = fields->priority;
     job->device = fields->device;
     job->deadline_ms = fields->deadline_ms;
-    if (fields->labels[0] == '\0') return 0;
+    if (fields->labels[0] == '\0' && !fields->digest) return 0;
     if (blasd_job_extras(job) == NULL) return blasd_no_memory(err);
     memcpy(job->extras->labels, fields->labels, sizeof job->extras->labels);
+    job->extras->digest = fields->digest;
     return 0;
 }
 

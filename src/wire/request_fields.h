@@ -11,7 +11,7 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
-#define BLASD_REQUEST_FIELDS 9
+#define BLASD_REQUEST_FIELDS 10
 
 struct blasd_request_fields {
     const struct blasd_limits *limits; /* borrowed */
@@ -21,6 +21,7 @@ struct blasd_request_fields {
     enum blasd_device_class device;
     int64_t deadline_ms;
     char labels[BLASD_LABELS_MAX];
+    bool digest;
     char *notify;                /* a URL, not yet looked at, or NULL; owned */
     struct blasd_buf params;     /* the text of a JSON object, with zeros behind it; empty: none */
     struct blasd_buf texts;      /* parameters that came as text: name, zero, value, zero */

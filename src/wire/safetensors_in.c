@@ -3,7 +3,7 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms, device, labels, keep, results and notify as strings, inputs (JSON
+ * deadline_ms, device, labels, keep, results, notify and digest as strings, inputs (JSON
  * text); what else stands there is other programs' business and ignored. */
 #include "wire/body_reader.h"
 

@@ -104,6 +104,8 @@ static void fill_outputs(const struct blasd_item *item, const struct blasd_task 
     record->slice = io->slice;
     if (item->job.extras != NULL) record->keeping = item->job.extras->keeping;
     record->output_count = blasd_op_output_count(item->job.op);
+    record->digested = io->digests != NULL;
+    if (record->digested) memcpy(record->digests, io->digests, sizeof record->digests);
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         record->outputs[i].tensor.rank = -1;
         if (item->plan.outputs[i].rank < 0) continue;

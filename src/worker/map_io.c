@@ -384,6 +384,8 @@ void blasd_io_close(struct blasd_io *io) {
     if (io->has_in) blasd_blob_close(&io->in);
     if (io->has_out) blasd_blob_close(&io->out);
     blasd_views_let_go(io->view);
+    free(io->digests);
+    io->digests = NULL;
     io->has_in = io->has_out = false;
     io->view = NULL;
 }

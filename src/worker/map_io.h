@@ -22,7 +22,9 @@ struct blasd_io {
     void *at[BLASD_MAX_OUTPUTS]; /* where each output is computed */
     uint64_t offsets[BLASD_MAX_OUTPUTS];
     uint64_t reserved[BLASD_MAX_OUTPUTS]; /* bytes from that offset that this output may use */
-    uint64_t payload_bytes;               /* all outputs that are sent, each at a multiple of 64 */
+    uint8_t (
+        *digests)[BLASD_OUTPUT_DIGEST]; /* owned: BLASD_MAX_OUTPUTS; NULL: none are asked for */
+    uint64_t payload_bytes;             /* all outputs that are sent, each at a multiple of 64 */
 };
 
 /* Fills task->inputs: in place where dtype and order are right, converted in the arena where not;

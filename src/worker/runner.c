@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "core/wanted.h"
 #include "wire/frame.h"
+#include "worker/digest.h"
 #include "worker/graph_run.h"
 #include "worker/phases.h"
 
@@ -302,7 +303,8 @@ static int store_kept(struct blasd_batcher *batcher, const struct blasd_task *ta
 
 static int store_outputs(struct blasd_batcher *batcher, const struct blasd_task *task,
                          struct blasd_io *io, struct blasd_err *err) {
-    int code = store_kept(batcher, task, io, err);
+    int code = blasd_digest_outputs(task, io, err);
+    if (code == 0) code = store_kept(batcher, task, io, err);
     if (code != 0 || !io->has_out) return code;
     code = blasd_io_settle(io, err);
     return code != 0 ? code : put_blob(batcher, &io->out, err);

@@ -52,7 +52,7 @@ def test_the_parts_of_a_form_are_described(service):
     """Every input and member by its name: what a form of all that the schema has for a product says is taken."""
     form = API.document["components"]["schemas"]["JobForm"]["properties"]
     assert set(form) == {*(port["name"] for op in service.request("GET", "/ops").json()["ops"] for port in op["inputs"]), "op", "params", "inputs",
-                         "priority", "deadline_ms", "device", "labels", "keep", "results", "notify"}
+                         "priority", "deadline_ms", "device", "labels", "keep", "results", "notify", "digest"}
     body = multipart({"op": "matmul", "params": '{"alpha": 2}', "inputs": '{"b": {"eye": 2}}', "priority": "high", "deadline_ms": "60000", "device": "cpu",
                       "labels": "a=b", "keep": '["c"]', "results": "[]", "a": npy(np.eye(2))})
     answer = service.request("POST", "/jobs?wait=30", body, {"Content-Type": TYPES["multipart"]})

@@ -491,18 +491,18 @@ class AsyncClient(AsyncOperations):
                   progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
                   device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
                   out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
-                  results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> Result:
+                  results: Iterable[str] | None = None, notify: str | None = None, digest: bool = False, **inputs: Any) -> Result:
         """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify, digest)
         with JobBar(progress, op) as show:
             return await self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                      deadline_ms: int | None = None, device: str | None = None,
                      idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
-                     results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> AsyncJob:
+                     results: Iterable[str] | None = None, notify: str | None = None, digest: bool = False, **inputs: Any) -> AsyncJob:
         """Queues a job and returns it at once."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify, digest)
         arrays = self._calls.checked(op, params, inputs)
         document = await self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)

@@ -45,7 +45,7 @@ class Options:
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
                  idempotency_key: str | None = None, labels: Labels | None = None, keep: Iterable[str] = (),
-                 results: Iterable[str] | None = None, notify: str | None = None) -> None:
+                 results: Iterable[str] | None = None, notify: str | None = None, digest: bool = False) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device), ("notify", notify)) if value is not None}
         if labels:
@@ -55,6 +55,8 @@ class Options:
             self.fields["keep"] = json.dumps(kept)
         if results is not None:
             self.fields["results"] = json.dumps(_names("results", results))
+        if digest:
+            self.fields["digest"] = "true"
         self.idempotency_key = None if idempotency_key is None else key_text(idempotency_key)
 
 

@@ -119,7 +119,7 @@ class Client(Operations):
             progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
             device: str | None = None, idempotency_key: str | None = None, labels: Labels | None = None,
             out: Array | Mapping[str, Array] | None = None, keep: Iterable[str] = (),
-            results: Iterable[str] | None = None, notify: str | None = None, **inputs: Any) -> Result:
+            results: Iterable[str] | None = None, notify: str | None = None, digest: bool = False, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
         inputs: arrays by name, or what lies at the service: a Tensor, a Job's output(NAME), a slice of either. keep: a
@@ -129,18 +129,19 @@ class Client(Operations):
         for no end; the job is cancelled when they are over, and on Ctrl-C. progress: True shows
         a tqdm bar; a function is called with (state, fraction). out: an array for the first output, or arrays by name,
         which the results are written to. labels: strings by name, to find the job by. notify: a URL
-        that is told of its end (docs/webhooks.md). Raises Error.
+        that is told of its end (docs/webhooks.md). digest: a SHA-256 of each output, in `Result.job["execution"]["digest"]`
+        (docs/rounding.md). Raises Error.
         """
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify, digest)
         with JobBar(progress, op) as show:
             return self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
     def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
                deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                labels: Labels | None = None, keep: Iterable[str] = (), results: Iterable[str] | None = None,
-               notify: str | None = None, **inputs: Any) -> Job:
+               notify: str | None = None, digest: bool = False, **inputs: Any) -> Job:
         """Queues a job and returns it as a Job, which is a future, at once. See run for the arguments."""
-        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify)
+        options = Options(priority, deadline_ms, device, idempotency_key, labels, keep, results, notify, digest)
         arrays = self._calls.checked(op, params, inputs)
         document = self._do(self._calls.submit(op, params, arrays, options, 0))
         assert not isinstance(document, Result)

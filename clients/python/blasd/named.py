@@ -66,6 +66,7 @@ class Options(TypedDict, total=False):
     out: Array | Mapping[str, Array] | None
     keep: str | Iterable[str]
     results: str | Iterable[str] | None
+    digest: bool
 
 
 OPTIONS = tuple(Options.__annotations__)
