@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdbool.h>
 
-#define MOST_TERMS 200000 /* of the fraction; about sqrt(max(a, b)) are needed */
-#define KEPT 256          /* logarithms, of a thread */
-#define TINY 1e-4900L     /* stands for 0 in the fraction's denominators */
+#define MOST_TERMS 200000   /* of the fraction; about sqrt(max(a, b)) are needed */
+#define KEPT 256            /* logarithms, of a thread */
+#define HUGE_STEP 0x1p4000L /* numerators and denominators are divided by it from there on */
 
 /* lgamma(z) less its leading terms, (z - 1/2) log z - z + log(2 pi) / 2; for large z. */
 static long double stirling_rest(long double z) {
@@ -45,29 +45,27 @@ static long double log_beta(long double a, long double b) {
     return kept[at].value;
 }
 
-/* The continued fraction of the incomplete beta function, by Lentz' method. */
+/* The continued fraction of the incomplete beta function over a, a + n1 / (a + 1 + n2 / (a + 2 +
+ * ...)), as its numerators over its denominators: no step divides. */
 static long double beta_fraction(long double a, long double b, long double x) {
-    long double c = 1, d = 1 - (a + b) * x / (a + 1), fraction;
-    if (fabsl(d) < TINY) d = TINY;
-    d = 1 / d;
-    fraction = d;
-    for (int m = 1; m < MOST_TERMS; m++) {
-        long double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-        long double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)), step;
-        d = 1 + even * d;
-        c = 1 + even / c;
-        d = 1 / (fabsl(d) < TINY ? TINY : d);
-        c = fabsl(c) < TINY ? TINY : c;
-        fraction *= d * c;
-        d = 1 + odd * d;
-        c = 1 + odd / c;
-        d = 1 / (fabsl(d) < TINY ? TINY : d);
-        c = fabsl(c) < TINY ? TINY : c;
-        step = d * c;
-        fraction *= step;
-        if (fabsl(step - 1) < 4 * LDBL_EPSILON) break;
+    long double top[2] = {1, a}, bottom[2] = {0, 1}; /* of the last two steps */
+    for (int m = 0; m < MOST_TERMS; m++) {
+        long double odd = -(a + m) * (a + b + m) * x, even = (m + 1) * (b - m - 1) * x;
+        long double place = a + 2 * m + 1, cross, miss;
+        top[0] = place * top[1] + odd * top[0];
+        bottom[0] = place * bottom[1] + odd * bottom[0];
+        top[1] = (place + 1) * top[0] + even * top[1];
+        bottom[1] = (place + 1) * bottom[0] + even * bottom[1];
+        cross = top[1] * bottom[0];
+        miss = cross - top[0] * bottom[1];
+        if (fabsl(miss) <= 4 * LDBL_EPSILON * fabsl(cross)) break;
+        if (fabsl(top[1]) < HUGE_STEP) continue;
+        for (int i = 0; i < 2; i++) {
+            top[i] /= HUGE_STEP;
+            bottom[i] /= HUGE_STEP;
+        }
     }
-    return fraction;
+    return top[1] / bottom[1];
 }
 
 /* I_x(a, b), with y = 1 - x and both logarithms given by those who know them exactly. */
@@ -77,8 +75,8 @@ static long double incomplete_beta(long double a, long double b, long double x, 
     if (!(x > 0)) return x == 0 ? 0 : NAN;
     if (!(y > 0)) return y == 0 ? 1 : NAN;
     front = a * log_x + b * log_y - log_beta(a, b);
-    if (x < (a + 1) / (a + b + 2)) return expl(front) * beta_fraction(a, b, x) / a;
-    return 1 - expl(front) * beta_fraction(b, a, y) / b;
+    if (x < (a + 1) / (a + b + 2)) return expl(front) / beta_fraction(a, b, x);
+    return 1 - expl(front) / beta_fraction(b, a, y);
 }
 
 static long double student_tails(long double t, long double df) {
