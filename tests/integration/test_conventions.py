@@ -1,11 +1,13 @@
 """What holds for every route: codes, status, booleans, null for what is not known, filters, Request-Id, and many jobs cancelled at once."""
 import json
 import re
+import subprocess
 import urllib.parse
 
 import numpy as np
 import pytest
-from service import TYPES, safetensors, until, wait_for
+from callers import on_a_loop
+from service import BLASD, TYPES, safetensors, until, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 PLAIN = {"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}
@@ -127,6 +129,14 @@ def test_many_are_cancelled(make_service):
             assert client.cancel_all(label=["run=1", "of=you"]) == 3 and client.cancel_all(op="graph") == 1
             with pytest.raises(blasd.Error):
                 client.cancel_all()
+        ways = {"async": lambda label: on_a_loop(service.url, lambda client: client.cancel_all(state="queued", label=label)),
+                "command": lambda label: json.loads(subprocess.run(
+                    [BLASD, "cancel", "--url", service.url, "--state", "queued", "--label", label, "--json"],
+                    check=True, capture_output=True, text=True, timeout=60).stdout)["cancelled"]}
+        for way, cancel in ways.items():
+            ours = submit(service, 3, labels={"by": way})
+            assert cancel(f"by={way}") == 3, way
+            assert {service.request("GET", f"/jobs/{one}").json()["state"] for one in ours} == {"cancelled"}
     for one in plain:
         assert wait_for(lambda one=one: service.request("GET", f"/jobs/{one}?wait=9").json()["state"] == "succeeded")
 
