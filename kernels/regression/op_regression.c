@@ -95,7 +95,8 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
 /* Rows in groups: the problems are these. */
 static int read_groups(const struct blasd_job *job, struct regression_shape *shape,
                        struct blasd_err *err) {
-    const struct blasd_tensor *splits = &job->inputs[IN_SPLITS].tensor;
+    const struct blasd_input *input = &job->inputs[IN_SPLITS];
+    const struct blasd_tensor *splits = &input->tensor;
     char text[64];
     shape->grouped = true;
     if (shape->batch_rank > 0)
@@ -105,6 +106,10 @@ static int read_groups(const struct blasd_job *job, struct regression_shape *sha
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.row_splits",
                           "its shape is %s: g groups have g + 1 numbers, the first of which is 0",
                           blasd_tensor_shape_text(splits, text, sizeof text));
+    if (input->splits && input->first_descent < 0 && input->last != shape->n)
+        return blasd_fail(err, BLASD_E_out_of_range, "inputs.row_splits",
+                          "it ends with %lld where x has %lld rows", (long long)input->last,
+                          (long long)shape->n);
     shape->batch_rank = 1;
     shape->batch_shape[0] = shape->problems = splits->shape[0] - 1;
     return 0;

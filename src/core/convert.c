@@ -265,6 +265,15 @@ static int64_t search_from(size_t size, const unsigned char *bytes, int64_t n, u
     return -1;
 }
 
+int64_t blasd_tensor_first_descent(const void *data, int64_t n, int64_t *last) {
+    int64_t found = -1, value;
+    for (int64_t i = 0; i < n; i++, *last = value) {
+        memcpy(&value, (const char *)data + i * (int64_t)sizeof value, sizeof value);
+        if (value < *last && found < 0) found = i;
+    }
+    return found;
+}
+
 int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
                                     bool zero_too) {
     size_t size = blasd_dtype_size(blasd_dtype_part(dtype));

@@ -165,6 +165,20 @@ static const char *field_of(char field[64], const struct blasd_port *port) {
     return field;
 }
 
+void blasd_input_look_at_splits(struct blasd_input *input, int64_t from, const void *data,
+                                int64_t n) {
+    int64_t first = 0, at;
+    if (n == 0 || input->tensor.dtype != BLASD_int64) return;
+    if (from == 0) {
+        input->splits = true;
+        input->last = 0;
+        memcpy(&first, data, sizeof first);
+        input->first_descent = first == 0 ? -1 : 0;
+    }
+    at = blasd_tensor_first_descent(data, n, &input->last);
+    if (at >= 0 && input->first_descent < 0) input->first_descent = from + at;
+}
+
 /* Values outside the range that the port states. */
 static int check_values(const struct blasd_port *port, const struct blasd_input *input,
                         struct blasd_err *err) {
@@ -181,6 +195,12 @@ static int check_values(const struct blasd_port *port, const struct blasd_input 
                           : at == input->first_negative ? "negative"
                                                         : "0",
                           port->name, positive ? "greater than 0" : "0 or greater");
+    }
+    if ((port->values & BLASD_VALUES_SPLITS) != 0 && input->splits && input->first_descent >= 0) {
+        index_text(&input->tensor, input->first_descent, text, sizeof text);
+        return blasd_fail(err, BLASD_E_out_of_range, field_of(field, port),
+                          "the element at %s is %s", text,
+                          input->first_descent == 0 ? "not 0" : "less than the one before it");
     }
     if ((port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && input->all_zero)
         return blasd_fail(err, BLASD_E_out_of_range, field_of(field, port),
@@ -222,6 +242,8 @@ int blasd_input_look(const struct blasd_job *job, int i, const struct blasd_tens
     if (port->values == 0) return 0;
     seen.first_negative = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, false);
     seen.first_not_positive = blasd_tensor_first_negative(tensor->dtype, tensor->data, n, true);
+    if ((port->values & BLASD_VALUES_SPLITS) != 0)
+        blasd_input_look_at_splits(&seen, 0, tensor->data, n);
     seen.all_zero = n > 0 && blasd_tensor_all_zero(tensor->dtype, tensor->data, n);
     return check_values(port, &seen, err);
 }

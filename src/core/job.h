@@ -52,6 +52,9 @@ struct blasd_input {
      * of a stored job: what they show was refused. */
     int64_t first_negative; /* likewise the first element below 0; -1: none, or not looked for */
     int64_t first_not_positive; /* likewise the first that is 0 or less */
+    bool splits;                /* looked at as BLASD_VALUES_SPLITS; false: the next say nothing */
+    int64_t first_descent;      /* then: the first element that such must not have; -1: none */
+    int64_t last;               /* then: the last element */
     bool all_zero;              /* there are elements, and they are 0; false: or not looked for */
 };
 
@@ -188,6 +191,10 @@ int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct 
 
 /* An input that is not given. */
 void blasd_input_init(struct blasd_input *input);
+/* Notes what BLASD_VALUES_SPLITS forbids in n elements of an input (bytes of its dtype) that are
+ * elements `from` and on; all before them were looked at. */
+void blasd_input_look_at_splits(struct blasd_input *input, int64_t from, const void *data,
+                                int64_t n);
 
 /* Sets parameters to their defaults and inputs to not given, for operation `op`. */
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op);

@@ -21,7 +21,8 @@ struct blasd_plan;
 #define BLASD_VALUES_NOT_NEGATIVE 1u /* each is at least 0; -0.0 is 0 */
 #define BLASD_VALUES_POSITIVE 2u     /* each is more than 0 */
 #define BLASD_VALUES_NOT_ALL_ZERO 4u /* one of them is not 0; a tensor without elements passes */
-#define BLASD_VALUES_ALL 7u
+#define BLASD_VALUES_SPLITS 8u /* int64: the first is 0, and none is less than its predecessor */
+#define BLASD_VALUES_ALL 15u
 
 /* An input or an output. */
 struct blasd_port {

@@ -45,6 +45,9 @@ void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *
 /* Index of the first NaN or infinity among `n` elements of a floating or complex dtype, or of the
  * first byte among those of bool that is neither 0 nor 1; or -1. `data` need not be aligned. */
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n);
+/* Index of the first of n int64 that is less than the one before it, -1: none. *last: that of the
+ * first; becomes the last one. `data` need not be aligned. */
+int64_t blasd_tensor_first_descent(const void *data, int64_t n, int64_t *last);
 /* Index of the first element below 0 among `n` of any dtype, or with `zero_too` of the first that
  * is 0 or below, or -1; always -1 for complex ones. -0.0 is 0; a NaN counts by its sign. `data`
  * need not be aligned. */

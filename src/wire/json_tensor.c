@@ -193,10 +193,16 @@ static int read_object(struct spec *spec, const char *p, const char **next, stru
         return bad(spec, err, "has neither data nor base64");
     if (spec->written) return 0;
     if (spec->base64 != NULL) return land_base64(spec, spec->base64, err);
-    /* no dtype at all: float64, as for plain lists */
+    /* no dtype at all: the default, as for plain lists */
     rc = blasd_json_list(spec->text, spec->data, !spec->has_dtype, spec->sink, spec->to,
                          &spec->found, &p, err);
     return rc != 0 ? rc : blasd_json_member_end(spec->text, p, err);
+}
+
+/* Of lists without a dtype. */
+static enum blasd_dtype default_dtype(const struct blasd_named_input *to) {
+    bool splits = !to->any && (blasd_ops_values(to->name) & BLASD_VALUES_SPLITS) != 0;
+    return splits ? BLASD_int64 : BLASD_float64;
 }
 
 int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct blasd_sink *sink,
@@ -204,7 +210,7 @@ int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct 
     struct spec spec = {.text = text, .sink = sink, .to = to};
     int rc;
     blasd_input_field(spec.field, to->name);
-    to->input.tensor.dtype = BLASD_float64;
+    to->input.tensor.dtype = default_dtype(to);
     if (*p != '{')
         rc = blasd_json_list(text, p, true, sink, to, &spec.found, next, err);
     else

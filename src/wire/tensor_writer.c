@@ -80,6 +80,8 @@ static void look_at_values(struct blasd_tensor_writer *writer, const unsigned ch
     if (signs && (writer->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
         (at = blasd_tensor_first_negative(dtype, p, n, true)) >= 0)
         input->first_not_positive = writer->index + at;
+    if ((writer->values & BLASD_VALUES_SPLITS) != 0)
+        blasd_input_look_at_splits(input, writer->index, p, n);
     if (input->all_zero) input->all_zero = blasd_tensor_all_zero(dtype, p, n);
 }
 

@@ -42,7 +42,7 @@ def test_every_form_gives_the_same(service):
     told = {}
     tensors = {name: {"dtype": array.dtype.name, "shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode()}
                for name, array in (("x", X), ("y", Y), ("row_splits", SPLITS))}
-    as_json = json.dumps({"op": "regression", "inputs": {**tensors, "row_splits": {"dtype": "int64", "data": SPLITS.tolist()}}})
+    as_json = json.dumps({"op": "regression", "inputs": {**tensors, "row_splits": SPLITS.tolist()}})
     answer = service.request("POST", "/jobs?wait=30", as_json, {"Content-Type": TYPES["json"], "Accept": TYPES["safetensors"]})
     told["json"] = answer.safetensors()[0]
     for form in ("safetensors", "multipart"):
@@ -62,15 +62,24 @@ def test_every_form_gives_the_same(service):
 
 
 @pytest.mark.parametrize("splits, code", [
-    (np.array([0, 5, 3, len(X)]), "out_of_range"), (np.array([0, len(X) + 1]), "out_of_range"),
+    (np.array([0, 5, 3, len(X)]), "out_of_range"), (np.array([0, 2**63 - 1, -2**63, len(X)]), "out_of_range"), (np.array([0, len(X) + 1]), "out_of_range"),
     (np.array([1, len(X)]), "out_of_range"), (np.array([0, len(X) - 1]), "out_of_range"), (np.array([0]), "out_of_range"),
     (np.array([], np.int64), "invalid_shape"), (np.array([[0, len(X)]]), "invalid_shape"),
     (np.array([0.0, len(X)]), "unsupported_dtype")], ids=lambda v: v if isinstance(v, str) else "")
 def test_wrong_splits_are_a_problem_that_names_them(service, splits, code):
-    answer = service.post("regression", {"x": X, "y": Y, "row_splits": splits}, form="safetensors")
-    problem = answer.json()
-    problem = problem.get("error") or problem
-    assert problem["code"] == code and problem["field"] == "inputs.row_splits", problem
+    """Before anything is queued where they are in the body; stored ones end the job."""
+    before = len(service.list_jobs())
+    for form in ("safetensors", "multipart", "json"):
+        sent = splits + 0.5 if form == "json" and splits.dtype == float else splits
+        answer = service.post("regression", {"x": X, "y": Y, "row_splits": sent}, form=form)
+        problem = answer.json()
+        problem = problem.get("error") or problem
+        assert answer.status in (400, 422) and problem["field"].startswith("inputs.row_splits"), (form, problem)
+        assert problem["code"] == code or form == "json", (form, problem)
+    assert len(service.list_jobs()) == before
+    with blasd.Client(service.url) as client, pytest.raises(blasd.Error) as caught:
+        client.regression(X, Y, row_splits=client.tensors.put(splits))
+    assert caught.value.code == code and caught.value.field == "inputs.row_splits"
 
 
 def test_no_groups_of_no_rows_are_an_empty_answer(service):
