@@ -1,4 +1,4 @@
-/* Start and end of the two threads that watch over a worker. */
+/* Start and end of the three threads that watch over a worker. */
 #include "worker/heartbeat.h"
 
 #include "base/clock.h"
@@ -8,32 +8,29 @@
 
 #include <stdlib.h>
 
-static void heartbeat_free(struct blasd_heartbeat *heartbeat) {
+void blasd_heartbeat_stop(struct blasd_heartbeat *heartbeat) {
+    if (heartbeat == NULL) return;
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->stop = true;
+    pthread_cond_broadcast(&heartbeat->wake);
+    pthread_mutex_unlock(&heartbeat->lock);
+    for (int i = 0; i < heartbeat->thread_count; i++) pthread_join(heartbeat->threads[i], NULL);
     blasd_worker_queue_free(heartbeat->lease.queue);
     pthread_cond_destroy(&heartbeat->wake);
     pthread_mutex_destroy(&heartbeat->lock);
     free(heartbeat);
 }
 
-static void stop_lease(struct blasd_heartbeat *heartbeat) {
-    pthread_mutex_lock(&heartbeat->lock);
-    heartbeat->stop = true;
-    pthread_cond_broadcast(&heartbeat->wake);
-    pthread_mutex_unlock(&heartbeat->lock);
-    pthread_join(heartbeat->lease.thread, NULL);
-}
-
-/* Both threads, or none. */
 static int start_threads(struct blasd_heartbeat *heartbeat, struct blasd_err *err) {
-    struct lease *lease = &heartbeat->lease;
-    lease->heartbeat = heartbeat;
-    atomic_store(&lease->lost_epoch, -1);
-    if (pthread_create(&lease->thread, NULL, blasd_lease_run, lease) != 0)
-        return blasd_fail(err, BLASD_E_internal_error, "", "cannot start the heartbeat thread");
-    if (pthread_create(&heartbeat->watchdog_thread, NULL, blasd_watchdog_run, heartbeat) == 0)
-        return 0;
-    stop_lease(heartbeat);
-    return blasd_fail(err, BLASD_E_internal_error, "", "cannot start the watchdog thread");
+    static void *(*const run[BLASD_HEARTBEAT_THREADS])(void *) = {
+        blasd_lease_run, blasd_sweeper_run, blasd_watchdog_run};
+    for (int i = 0; i < BLASD_HEARTBEAT_THREADS; i++) {
+        if (pthread_create(&heartbeat->threads[i], NULL, run[i], heartbeat) != 0)
+            return blasd_fail(err, BLASD_E_internal_error, "",
+                              "cannot start the heartbeat threads");
+        heartbeat->thread_count++;
+    }
+    return 0;
 }
 
 int blasd_heartbeat_start(const struct blasd_worker_options *options, struct blasd_heartbeat **ret,
@@ -48,6 +45,8 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat->active[i].heartbeat = heartbeat;
     }
     heartbeat->options = options;
+    heartbeat->lease.heartbeat = heartbeat;
+    atomic_store(&heartbeat->lease.lost_epoch, -1);
     blasd_phases_init(&heartbeat->phases);
     heartbeat->host_memory = blasd_memory_here().all;
     heartbeat->started_ns = heartbeat->tally.window_ns = blasd_clock_ns();
@@ -58,16 +57,9 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
     pthread_condattr_destroy(&steady);
     code = start_threads(heartbeat, err);
     if (code != 0) {
-        heartbeat_free(heartbeat);
+        blasd_heartbeat_stop(heartbeat);
         return code;
     }
     *ret = heartbeat;
     return 0;
-}
-
-void blasd_heartbeat_stop(struct blasd_heartbeat *heartbeat) {
-    if (heartbeat == NULL) return;
-    stop_lease(heartbeat);
-    pthread_join(heartbeat->watchdog_thread, NULL);
-    heartbeat_free(heartbeat);
 }

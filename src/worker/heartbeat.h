@@ -1,6 +1,6 @@
 /* What goes on while batches compute. One thread keeps the worker's lease alive: it renews, tells
- * progress, learns of cancellation, and sweeps the store. Another, the watchdog, never waits for
- * Redis: it says when a batch must end, and ends the worker where that is in vain.
+ * progress, and learns of cancellation. A second one sweeps the store. The third, the watchdog,
+ * never waits for Redis: it says when a batch must end, and ends the worker where that is in vain.
  *
  * Whose sign of life means what: the main thread gives one in each turn of its loop, but while a
  * batch of its own is open; a thread of the slow pool none. A batch that computes is judged by

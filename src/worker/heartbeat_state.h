@@ -1,6 +1,6 @@
 /* What the parts of the heartbeat share, and nobody else sees: lease.c (the thread that speaks to
- * Redis), watchdog.c (the one that never does), active.c (the batches that run, and what
- * the worker says of itself) and heartbeat.c (start and end). */
+ * Redis), sweeper.c (the one that sweeps the store), watchdog.c (the one that never does), active.c
+ * (the batches that run, and what the worker says of itself) and heartbeat.c (start and end). */
 #ifndef BLASD_WORKER_HEARTBEAT_STATE_H
 #define BLASD_WORKER_HEARTBEAT_STATE_H
 
@@ -10,7 +10,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define BLASD_TICK_NS (200 * BLASD_MS) /* of both threads */
+#define BLASD_TICK_NS (200 * BLASD_MS) /* of the lease's thread and the watchdog */
+#define BLASD_HEARTBEAT_THREADS 3
 
 /* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
 struct active {
@@ -42,21 +43,18 @@ struct lease {
     struct blasd_heartbeat *heartbeat; /* borrowed: it is a part of it */
     int64_t epoch;                     /* under the lock; 0: no lease */
     _Atomic int64_t leased_epoch, lost_epoch;
-    pthread_t thread;
     struct blasd_worker_queue *queue; /* owned; NULL: not connected yet */
     int64_t probed_ns, warned_ns;
     int64_t renewed_ns;
     int64_t renewed_epoch; /* the lease that the queue speaks for */
-    int64_t swept_ns;      /* when the store was swept last, */
-    bool sweep_found;      /* whether that found anything, */
-    uint64_t swept_jobs;   /* and how many jobs had ended then */
     int64_t told_ns;       /* when the phases were published last, */
     uint64_t told_jobs;    /* and how many jobs were in them */
 };
 
 struct blasd_heartbeat {
     const struct blasd_worker_options *options;
-    pthread_t watchdog_thread;
+    pthread_t threads[BLASD_HEARTBEAT_THREADS];
+    int thread_count; /* of them that were started */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     /* time as the watchdog sees it: it stands still while the process is stopped */
@@ -89,8 +87,9 @@ int64_t blasd_silence_ns(const struct blasd_heartbeat *heartbeat);
 /* Waits for so long, or the end. With the lock. */
 void blasd_heartbeat_wait(struct blasd_heartbeat *heartbeat, int64_t ns);
 
-/* The threads; `arg` is the lease, and the heartbeat. */
+/* The threads; `arg` is the heartbeat. */
 void *blasd_lease_run(void *arg);
+void *blasd_sweeper_run(void *arg);
 void *blasd_watchdog_run(void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-/* The thread that keeps the worker's lease: it renews, tells progress, learns of cancellation, and
- * sweeps the store, through a connection of its own. */
+/* The thread that keeps the worker's lease: it renews, tells progress and figures, and learns of
+ * cancellation, through a connection of its own. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "queue/worker_queue.h"
@@ -12,8 +12,6 @@
 #define RENEW_MOST_NS (1000 * BLASD_MS)
 #define PROBE_NS (500 * BLASD_MS)
 #define WARN_NS (10000 * BLASD_MS)
-#define SWEEP_NS (5000 * BLASD_MS)
-#define SWEEP_SOON_NS (1100 * BLASD_MS) /* while jobs end, and after one that found something */
 
 /* Redis says that a lease is lost: late news of an earlier one is none of the one there is now,
  * which may itself have been given up. */
@@ -142,25 +140,6 @@ done:
     free(ids);
 }
 
-/* Sweeps the store if that is due: soon where jobs have ended since, or there was something to find
- * the last time. Called and left with the lock. */
-static void sweep(struct lease *lease, int64_t now) {
-    struct blasd_heartbeat *heartbeat = lease->heartbeat;
-    bool at_work = heartbeat->tally.jobs != lease->swept_jobs;
-    int64_t every = at_work || lease->sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
-    struct blasd_err err = {0};
-    int removed;
-    if (lease->swept_ns != 0 && now - lease->swept_ns < every) return;
-    lease->swept_jobs = heartbeat->tally.jobs;
-    pthread_mutex_unlock(&heartbeat->lock);
-    removed = at_work ? blasd_worker_queue_sweep_at_work(lease->queue, &err)
-                      : blasd_worker_queue_sweep(lease->queue, &err);
-    if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
-    lease->sweep_found = removed > 0;
-    lease->swept_ns = blasd_clock_ns();
-    pthread_mutex_lock(&heartbeat->lock);
-}
-
 /* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
  * the lease that was renewed last: of a batch that began under a newer one Redis would say that
  * this worker has no business with it, which must not be taken for a cancellation. */
@@ -190,12 +169,11 @@ static void tick(struct lease *lease, int64_t every_ns) {
         struct active *active = &heartbeat->active[i];
         if (report_due(lease, active, now)) report_progress(lease, active);
     }
-    sweep(lease, now);
 }
 
 void *blasd_lease_run(void *arg) {
-    struct lease *lease = arg;
-    struct blasd_heartbeat *heartbeat = lease->heartbeat;
+    struct blasd_heartbeat *heartbeat = arg;
+    struct lease *lease = &heartbeat->lease;
     int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS / 4;
     int64_t tick_ns;
     if (every_ns > RENEW_MOST_NS) every_ns = RENEW_MOST_NS;

@@ -72,6 +72,7 @@ struct fake {
     char info[8192];        /* what the worker told when it registered */
     void (*renewing)(void); /* called while a renewal is on its way; NULL: nothing */
     void (*sweeping)(void); /* the same for a sweep */
+    void (*telling)(void);  /* the same for the figures that follow a renewal */
     void (*running)(void);  /* the same for a kernel */
     void (*waiting)(void);  /* the same for a wait for jobs */
     void (*asking)(void);   /* the same for progress, before it is answered */
@@ -160,6 +161,7 @@ int blasd_worker_queue_copies(struct blasd_worker_queue *queue, const char *devi
 int blasd_worker_queue_figures(struct blasd_worker_queue *queue, const char *text,
                                struct blasd_err *err) {
     (void)queue, (void)text, (void)err;
+    if (fake.telling != NULL) fake.telling();
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* The heartbeat thread by itself: which lease it takes for lost. */
+/* The heartbeat threads by themselves: which lease they take for lost. */
 #include "fake_backend.h"
 #include "worker/heartbeat.h"
 
@@ -9,8 +9,9 @@ static struct blasd_err err;
 static struct blasd_heartbeat *heartbeat;
 static bool gives_up; /* the lease that replaces the first one */
 
-/* What the sweep, which follows the renewal in the same round, saw. */
+/* What was seen when the figures were told, which follow the renewal in the same round. */
 static atomic_bool seen, seen_lost;
+static atomic_int renewals;
 
 static int setup(void **state) {
     blasd_limits_init(&limits);
@@ -44,7 +45,7 @@ static bool is_second_lost(void) {
                                            .stopping = stopping};
     fake.epoch = 1;
     fake.renewing = take_another_lease;
-    fake.sweeping = look;
+    fake.telling = look;
     assert_int_equal(blasd_heartbeat_start(&options, &heartbeat, &err), 0);
     blasd_heartbeat_lease(heartbeat, 1);
     while (!seen) usleep(1000);
@@ -61,6 +62,37 @@ static void test_late_news_of_a_lease_does_not_undo_giving_up(void **state) {
     (void)state;
     gives_up = true;
     assert_true(is_second_lost());
+}
+
+static void count_renewal(void) {
+    renewals++;
+}
+
+/* A sweep of a store with many files: it ends once the lease was renewed meanwhile. */
+static void sweep_for_long(void) {
+    int before = renewals;
+    for (int ms = 0; ms < 60000 && renewals < before + 2; ms++) usleep(1000);
+    seen_lost = renewals < before + 2;
+    seen = true;
+}
+
+static void test_a_sweep_does_not_delay_renewals(void **state) {
+    struct blasd_worker_options options = {.queue = {.limits = &limits, .store = fake.store},
+                                           .backend = &FAKE_BACKEND,
+                                           .name = "w",
+                                           .stopping = stopping};
+    (void)state;
+    fake.epoch = 1;
+    fake.renewing = count_renewal;
+    fake.sweeping = sweep_for_long;
+    assert_int_equal(blasd_heartbeat_start(&options, &heartbeat, &err), 0);
+    blasd_heartbeat_lease(heartbeat, 1);
+    while (!seen) {
+        blasd_heartbeat_sign(heartbeat);
+        usleep(1000);
+    }
+    blasd_heartbeat_stop(heartbeat);
+    assert_false(seen_lost);
 }
 
 /* What GET /devices says of a worker: parts that are to be run again are no jobs that ended. */
@@ -98,6 +130,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_late_news_of_a_lease_says_nothing_of_the_next),
         TEST(test_late_news_of_a_lease_does_not_undo_giving_up),
+        TEST(test_a_sweep_does_not_delay_renewals),
         TEST(test_what_ended_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
