@@ -38,7 +38,7 @@ static int cuda_device_check(int ordinal, struct blasd_err *err) {
     if (capability < LEAST_CAPABILITY)
         return blasd_fail(err, BLASD_E_no_such_device, "device",
                           "%s has compute capability %d.%d, and blasd needs 8.0 or later (A100, "
-                          "A10, L4, RTX 30 and what came after them): use such a card, or the CPU",
+                          "A10, L4, RTX 30 and later): use such a card, or the CPU",
                           facts.name, facts.major, facts.minor);
     blasd_gpu_calls.driver(&driver);
     if (capability < driver.least)

@@ -152,7 +152,7 @@ static int check_output(const struct blasd_job *job, struct distance_shape *shap
                           "condensed is of x alone: leave y out, or ask for full");
     if (shape->output == OUTPUT_ARGMIN && shape->m > 0 && others < 1)
         return blasd_fail(err, BLASD_E_invalid_shape, shape->alone ? "inputs.x" : "inputs.y",
-                          "there is no point to be the nearest");
+                          "y has no points");
     shape->neighbours = job->params[PARAM_K].i;
     if (shape->output == OUTPUT_TOPK && shape->m > 0 && shape->neighbours > others)
         return blasd_fail(err, BLASD_E_invalid_parameter, "params.k",

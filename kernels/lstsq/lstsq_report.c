@@ -106,7 +106,7 @@ void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l, bo
                         (long long)deficient, (long long)least, (long long)l->k);
     if (few > 0)
         blasd_task_warn(task, BLASD_W_precision_loss,
-                        "the condition of %lld matrices, or its square beside the residual, leaves "
+                        "the condition of %lld matrices, or its square times the residual, leaves "
                         "fewer than half of the digits of x",
                         (long long)few);
     if (poor > 0)

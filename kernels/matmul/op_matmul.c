@@ -111,8 +111,7 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
     ret->exact = job->params[BLASD_MATMUL_EXACT].b;
     ret->correct = job->params[BLASD_MATMUL_ROUNDING].choice == BLASD_ROUNDING_CORRECT;
     if (!has_c && job->params[BLASD_MATMUL_BETA].given && ret->beta != 0)
-        return blasd_fail(err, BLASD_E_missing_input, "inputs.c",
-                          "beta is given, but there is no c for it to multiply");
+        return blasd_fail(err, BLASD_E_missing_input, "inputs.c", "beta is given without c");
     return has_c ? check_c(&job->inputs[BLASD_MATMUL_C].tensor, &out, err) : 0;
 }
 

@@ -101,7 +101,7 @@ static int read_groups(const struct blasd_job *job, struct regression_shape *sha
     shape->grouped = true;
     if (shape->batch_rank > 0)
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.row_splits",
-                          "x, y and sample_weight may have no leading dimensions beside it");
+                          "x, y and sample_weight must not have leading dimensions if it is given");
     if (splits->shape[0] < 1)
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.row_splits",
                           "its shape is %s: g groups have g + 1 numbers, the first of which is 0",

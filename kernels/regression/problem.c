@@ -311,8 +311,8 @@ static void warn_of_errors(const struct regression_shape *shape, struct blasd_ta
                         (long long)of[DOUBT_ALONE], all);
     if (of[DOUBT_MET] > 0)
         blasd_task_warn(task, BLASD_W_exact_fit,
-                        "%lld targets are met but for rounding: standard errors, t, F and p say "
-                        "nothing of errors",
+                        "%lld targets are fitted exactly up to rounding: standard errors, t, F and "
+                        "p are meaningless",
                         (long long)of[DOUBT_MET]);
     if (of[DOUBT_CONSTANT] > 0)
         blasd_task_warn(task, BLASD_W_constant_target,

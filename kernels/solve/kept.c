@@ -180,7 +180,7 @@ int blasd_kept_check(const struct blasd_tensor *kept, struct blasd_err *err) {
     if (memcmp(head.magic, magic, sizeof magic) != 0 || head.n != kept->shape[1] ||
         head.dtype != (uint32_t)kept->dtype)
         return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.factor",
-                          "it is not what the operation factor makes");
+                          "it is not an output of the operation factor");
     if (head.version != VERSION)
         return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.factor",
                           "it is of version %u of factors, this worker reads %d", head.version,

@@ -142,7 +142,7 @@ static int plan_factor(const struct blasd_job *job, struct blasd_plan *plan,
     if (factor->shape[1] > BLASD_SOLVE_LARGEST_N ||
         factor->shape[0] != blasd_kept_rows(factor->shape[1], factor->dtype))
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.factor",
-                          "it is not what the operation factor makes: %lld rows of %lld",
+                          "it is not an output of the operation factor: %lld rows of %lld",
                           (long long)factor->shape[0], (long long)factor->shape[1]);
     blasd_solve_stand_in(job, &stand_in);
     code = plan_matrix(&stand_in, plan, err);

@@ -123,7 +123,8 @@ static uint64_t grown(const struct http_body_sink *sink, uint64_t bytes) {
 static int check_cut(struct blasd_blob *blob, struct blasd_err *err) {
     if (blasd_cut_seen()) blob->cut = true;
     if (!blob->cut) return 0;
-    return blasd_fail(err, BLASD_E_no_space, "", "somebody has cut a file of the blob store");
+    return blasd_fail(err, BLASD_E_no_space, "",
+                      "another process has truncated a file of the blob store");
 }
 
 static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *bytes, size_t len,
@@ -169,7 +170,7 @@ static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *o
     if (base->body_at % BLASD_ALIGN != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, "inputs",
                           "a tensor begins at byte %" PRIu64
-                          " of the file, which is no multiple of %" PRIu64
+                          " of the file, which is not a multiple of %" PRIu64
                           "; pad the header with spaces, and leave gaps between the tensors",
                           base->body_at, BLASD_ALIGN);
     if (base->body_at > sink->total || bytes > sink->total - base->body_at)
@@ -247,8 +248,9 @@ int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct bl
     if (bytes <= sink->intake) return 0;
     if (!blasd_account_take(sink->account, bytes - sink->intake))
         return blasd_fail(err, BLASD_E_no_space, "",
-                          "%" PRIu64 " bytes do not fit beside what is being received already: "
-                          "%" PRIu64 " bytes at the most (limit intake_bytes)",
+                          "%" PRIu64
+                          " bytes do not fit: other requests are being received: %" PRIu64
+                          " bytes at the most (limit intake_bytes)",
                           bytes, blasd_account_limit(sink->account));
     sink->intake = bytes;
     return 0;

@@ -136,7 +136,7 @@ static int read_head(struct http_exchange *exchange, const char *method, const c
     if (collecting.err.code == BLASD_OK && authority != NULL && request->host != NULL &&
         !http_head_is_host(authority, request->host))
         blasd_fail(&collecting.err, BLASD_E_malformed_query, "Host",
-                   "the Host header does not say what the URL in the request's first line says");
+                   "the Host header differs from the host of the URL in the request line");
     *err = collecting.err;
     if (err->code == BLASD_OK) return 0;
     request->framing.ambiguous = true; /* what comes next may be no request */

@@ -86,5 +86,5 @@ int http_head_header(struct http_head *head, const char *name, size_t name_len, 
 
 int http_head_finish(const struct http_head *head, const char *behind, struct blasd_err *err) {
     if (!head->bare_lines || behind == NULL || behind - head->end == 4) return 0;
-    return refuse(err, "the head ends in a bare LF, or in a line that is no header");
+    return refuse(err, "the head ends in a bare LF, or has a line that is not a header");
 }

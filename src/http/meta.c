@@ -22,7 +22,7 @@ void http_ops_list(struct http_exchange *exchange) {
 void http_ops_one(struct http_exchange *exchange) {
     const struct blasd_op *op = blasd_op_find(exchange->captures[0]);
     if (op == NULL || op->composed)
-        http_reply_fail(exchange, BLASD_E_route_not_found, "", "there is no operation '%s'",
+        http_reply_fail(exchange, BLASD_E_route_not_found, "", "unknown operation '%s'",
                         exchange->captures[0]);
     else
         show_ops(exchange, op);

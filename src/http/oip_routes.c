@@ -13,7 +13,7 @@ const struct blasd_op *http_oip_model_find(struct http_exchange *exchange, struc
     bool versioned = strstr(exchange->route->path, "{version}") != NULL;
     if (op == NULL || op->composed)
         blasd_fail(err, BLASD_E_route_not_found, "",
-                   "there is no model '%.63s'; POST /v2/repository/index lists them",
+                   "unknown model '%.63s'; POST /v2/repository/index lists them",
                    exchange->captures[0]);
     else if (versioned && strcmp(version, BLASD_OIP_VERSION) != 0)
         blasd_fail(err, BLASD_E_route_not_found, "",

@@ -51,7 +51,7 @@ void http_error_page(struct http_exchange *exchange) {
     struct blasd_buf body;
     blasd_buf_init(&body, 64 * BLASD_KIB);
     if (strcmp(info->name, exchange->captures[0]) != 0)
-        http_reply_fail(exchange, BLASD_E_route_not_found, "", "there is no error '%.63s'",
+        http_reply_fail(exchange, BLASD_E_route_not_found, "", "unknown error '%.63s'",
                         exchange->captures[0]);
     else if (write_error(info, &body) != 0)
         http_reply_no_memory(exchange);

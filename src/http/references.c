@@ -42,7 +42,7 @@ static int check_dtype(const struct lookup *lookup, enum blasd_dtype is, struct 
     const struct blasd_input *input = input_of(lookup);
     if (!input->reference->typed || input->tensor.dtype == is) return 0;
     return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
-                      "what it refers to is %s, and not %s", blasd_dtype_name(is),
+                      "the referenced tensor is %s, not %s", blasd_dtype_name(is),
                       blasd_dtype_name(input->tensor.dtype));
 }
 
@@ -110,8 +110,8 @@ static int bring(const struct lookup *lookup, const struct blasd_output *output,
     if (rc != 0) return rc;
     if (lookup->all->upload->sink.base.in_place)
         return blasd_fail(err, BLASD_E_invalid_reference, lookup->field,
-                          "an output of less than 256 KiB cannot be referred to beside a body that "
-                          "is a file: keep it as a tensor");
+                          "a reference to an output of less than 256 KiB cannot be combined with "
+                          "Body-File: keep the output as a tensor");
     return copy(lookup, bytes, err);
 }
 

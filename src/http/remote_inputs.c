@@ -131,8 +131,8 @@ static int check_urls(const struct http_exchange *exchange, const struct blasd_b
         int rc;
         if (input->remote == NULL) continue;
         snprintf(field, sizeof field, "inputs.%s", input->name);
-        rc = blasd_outgoing_check(outgoing, input->remote->url,
-                                  strlen(input->remote->url), field, plain, err);
+        rc = blasd_outgoing_check(outgoing, input->remote->url, strlen(input->remote->url), field,
+                                  plain, err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -150,7 +150,7 @@ int http_remote_inputs_gather(struct http_exchange *exchange, struct blasd_intak
     rc = check_urls(exchange, blasd_intake_body(intake), err);
     if (rc == 0 && sink->base.in_place)
         rc = blasd_fail(err, BLASD_E_invalid_reference, "inputs",
-                        "an input by URL cannot be given beside a body that is a file");
+                        "an input by URL cannot be combined with Body-File");
     inputs = rc == 0 ? calloc(1, sizeof *inputs) : NULL;
     if (rc == 0 && inputs == NULL) rc = blasd_no_memory(err);
     if (inputs == NULL) {

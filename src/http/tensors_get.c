@@ -105,7 +105,7 @@ void http_tensors_get(struct http_exchange *exchange) {
 void http_tensors_patch_body(struct http_exchange *exchange, const void *bytes, size_t len) {
     if (blasd_buf_add(&exchange->body.kept, bytes, len) != 0)
         http_reply_fail(exchange, BLASD_E_body_too_large, "",
-                        "the body is larger than what can be changed of a tensor");
+                        "the body is larger than any valid change of a tensor");
 }
 
 /* A body {"life_s": N}. */

@@ -219,7 +219,7 @@ static int finish(struct tensors_upload *upload, struct blasd_err *err) {
     if (rc != 0) return rc;
     inputs = blasd_intake_inputs(upload->intake);
     if (inputs->count == 0)
-        return blasd_fail(err, BLASD_E_invalid_tensor, "", "there is no tensor in the body");
+        return blasd_fail(err, BLASD_E_invalid_tensor, "", "the body has no tensor");
     for (int i = 0; rc == 0 && i < inputs->count; i++) {
         const struct blasd_named_input *item = &inputs->items[i];
         struct arriving *one;

@@ -143,7 +143,7 @@ void http_upkeep_reread(struct http_server *server) {
     reread_keys(server);
     if (server->tls == NULL) return;
     if (http_tls_reread(server->tls, &err) == 0)
-        blasd_log(BLASD_LOG_INFO, "the certificate was read anew");
+        blasd_log(BLASD_LOG_INFO, "the certificate was read again");
     else
         blasd_log(BLASD_LOG_ERROR, "%s; the certificate stays as it was", err.detail);
 }

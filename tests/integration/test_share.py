@@ -187,7 +187,7 @@ def test_files_that_are_not_taken(sharing, tmp_path):
             os.chown(put.path, 12345, 12345)
             refused(put.name, 422, "body_file_refused", "belongs to user 12345")
     with Put(folder, file_bytes({"a": np.ones(3), "b": np.ones(3)}, gaps=False)) as put:
-        refused(put.name, 422, "body_file_refused", "no multiple of 64", "inputs")
+        refused(put.name, 422, "body_file_refused", "not a multiple of 64", "inputs")
     with Put(folder, file_bytes({"a": np.ones(8)}, pad=8).replace(b"{", b"{ ", 1)) as put:
         assert hand_in(sharing, put.name).status in (400, 422)
     with Put(folder, b"") as put:
