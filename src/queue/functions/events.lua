@@ -12,7 +12,7 @@ local second, left = 0, {}       -- jobs of each tenant that may yet be told of 
 
 local WATCHED_US = 5000000 -- for so long after a tick of who looks on
 
-function events.watch() S.watched = now + WATCHED_US end
+function events.watch() State.set('watched', now + WATCHED_US) end
 function events.watched() return S.watched > now end
 
 -- What stands first in the reply to a turn: a worker that is watched tells when jobs begin.

@@ -161,7 +161,7 @@ local function claim_shares(c, rank, ring, quota)
     end
     if least < math.huge then fields[#fields + 1], fields[#fields + 2] = rank, whole(least) end
     call_many('HSET', K.shares, fields)
-    S.shared = now
+    State.set('shared', now)
 end
 
 -- Gives of one priority.

@@ -19,8 +19,7 @@ local SECONDS = 1000 -- that one tick goes through
 
 -- Counts bytes of a tenant's records of that kind.
 local function weigh(kind, tenant, by)
-    local all = 'kept_' .. kind
-    S[all] = max(S[all] + by, 0)
+    if kind == 's' then S.kept_s = max(S.kept_s + by, 0) else State.set('kept_a', max(S.kept_a + by, 0)) end
     if tenant == NOBODY then return end
     local field = kind .. ' ' .. tenant
     if call('HINCRBY', K.kept, field, whole(by)) <= 0 then call('HDEL', K.kept, field) end
@@ -70,18 +69,20 @@ local function life(kind, tenant, bytes)
     local free = limit - S.kept_s - own - bytes
     if 2 * free >= limit then return ttl end
     if tenant ~= NOBODY then free = max(free, limit / max(call('HLEN', K.kept), 1) - own - bytes) end
-    S.gone = second() -- what was made until now may go earlier than its id says
+    State.set('gone', second()) -- what was made until now may go earlier than its id says
     return max(min(LEAST_S, ttl), floor(2 * ttl * max(free, 0) / limit))
 end
 
 -- A value: "TENANT KIND GOES BYTES OUT KEYBYTES\n", the Idempotency-Key, and record frames. GOES: the second in which
 -- it goes; BYTES that are counted for it; OUT of these in the blob ID.out.
-local last_goes, last_goes_text = nil, nil
+local last_goes, last_bytes, last_text = nil, nil, nil
 local function write(name, tenant, kind, goes, bytes, out, key, record_frames)
-    if goes ~= last_goes then last_goes, last_goes_text = goes, ' ' .. whole(goes) .. ' ' end
+    if goes ~= last_goes or bytes ~= last_bytes then
+        last_goes, last_bytes, last_text = goes, bytes, ' ' .. whole(goes) .. ' ' .. whole(bytes) .. ' '
+    end
     call('SET', K.record_of .. name,
-         tenant .. ' ' .. kind .. last_goes_text .. whole(bytes) .. ' ' .. whole(out) .. ' ' .. whole(#key) ..
-             '\n' .. key .. record_frames, 'EX', whole(max(goes - second(), 0) + 1))
+         tenant .. ' ' .. kind .. last_text .. whole(out) .. ' ' .. whole(#key) .. '\n' .. key .. record_frames,
+         'EX', whole(max(goes - second(), 0) + 1))
 end
 
 local function read(text, tenant)
@@ -139,10 +140,13 @@ function Kept.add(kind, tenant, all)
     for _, one in ipairs(all) do sum = sum + one.bytes end
     local this = second()
     local goes = this + life(kind, tenant, sum) + 1
-    if S.swept == 0 then S.swept = this - 1 end
+    if S.swept == 0 then State.set('swept', this - 1) end
     -- the clock has jumped: in the seconds between goes nothing, so ticks need not look at each
-    if S.gap == 0 and S.swept < S.goes and S.goes < this - SECONDS then S.gap, S.resume = S.goes, this - 1 end
-    S.goes = max(S.goes, goes)
+    if S.gap == 0 and S.swept < S.goes and S.goes < this - SECONDS then
+        State.set('gap', S.goes)
+        State.set('resume', this - 1)
+    end
+    if goes > S.goes then State.set('goes', goes) end
     for i, one in ipairs(all) do
         write(one.name, tenant, kind, goes, one.bytes, one.out, one.key, one.frames)
         if one.segs then for seg, jobs in pairs(one.segs) do refer_until(seg, jobs, goes) end end
@@ -227,10 +231,13 @@ function Kept.tick()
             end
         end
         if #all > 0 then call('UNLINK', key) end
-        S.swept = goes
+        State.set('swept', goes)
     end
-    if S.gap > 0 and S.swept >= S.gap then S.swept, S.gap = S.resume, 0 end
-    if S.swept >= S.goes then S.swept = max(S.swept, this) end
+    if S.gap > 0 and S.swept >= S.gap then
+        State.set('swept', S.resume)
+        State.set('gap', 0)
+    end
+    if S.swept >= S.goes then State.set('swept', max(S.swept, this)) end
     local r = call('HSCAN', K.segments, K.segments_cursor or '0', 'COUNT', 100)
     K.segments_cursor = r[1]
     for i = 1, #r[2], 2 do

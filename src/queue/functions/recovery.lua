@@ -160,7 +160,7 @@ end
 
 local function reroute(class, lines)
     local field = 'alone' .. class
-    if S[field] == 0 then S[field] = now end
+    if S[field] == 0 then State.set(field, now) end
     if now - S[field] < ALONE_US then return end
     for _, line in ipairs(lines) do reroute_line(line) end
 end
@@ -172,12 +172,12 @@ reroute_stranded = function(live)
         sum[class] = sum[class] + jobs
         if jobs > 0 then of[class][#of[class] + 1] = line end
     end
-    for class = 1, 3 do S['waits' .. class] = sum[class] end
+    for class = 1, 3 do State.set('waits' .. class, sum[class]) end
     for class = 2, 3 do
         if live[class - 1] == 0 and #of[class] > 0 then
             reroute(class, of[class])
         else
-            S['alone' .. class] = 0
+            State.set('alone' .. class, 0)
         end
     end
 end
@@ -200,7 +200,8 @@ local function recount()
     end
     if call('EXISTS', K.pending) == 0 then
         call('DEL', K.lines, K.shares, K.used)
-        for _, field in ipairs({'jobs', 'bytes', 'results', 'shared', 'waits1', 'waits2', 'waits3'}) do S[field] = 0 end
+        S.jobs, S.bytes, S.results = 0, 0, 0
+        for _, field in ipairs({'shared', 'waits1', 'waits2', 'waits3'}) do State.set(field, 0) end
     end
     local shares, all = {}, call('HGETALL', K.shares)
     for i = 1, #all, 2 do shares[all[i]] = tonumber(all[i + 1]) end
@@ -229,10 +230,11 @@ local function mind_clock()
     local t = call('TIME')
     local is = tonumber(t[1]) * 1000000 + tonumber(t[2])
     if is + S.offset < S.clock then
-        S.offset = S.clock - is
+        State.set('offset', S.clock - is)
         for _, key in ipairs({K.sweeping, K.sweeping .. ':at_work'}) do call('PEXPIRE', key, 10000, 'LT') end
     elseif now - S.clock > SEEN_US then
-        S.offset, S.clock = S.offset - min(S.offset, SEEN_US / 2), now
+        State.set('offset', S.offset - min(S.offset, SEEN_US / 2))
+        State.set('clock', now)
     end
 end
 

@@ -331,7 +331,7 @@ submit = function(keys, args)
             call('SET', K.sent_of .. args[2] .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
             refused = seq
         end
-        State.change(1, seq .. ' ' .. (refused or '0') .. ' ' .. whole(now / 1000000))
+        State.change(1, seq .. ' ' .. (refused or '0') .. ' ' .. sub(now_text, 1, -7))
     end
     return reply
 end
