@@ -11,9 +11,8 @@ local function serve(count, fresh, si)
     local line_end = find(idle, '\n', 1, true)
     while line_end do workers, line_end = workers + 1, find(idle, '\n', line_end + 1, true) end
     while at and left > 0 do
-        local name, thread, seq, from = match(idle, '^(%S+) (%d) (%d+) ()', at)
         local to = find(idle, '\n', at, true)
-        local demand = from and to and Idle.demand(sub(idle, from, to - 1))
+        local name, thread, seq, demand = Idle.read(sub(idle, at, to or -1))
         local class = demand and demand.class
         if not class then
             S.idle, at = '', nil -- what nothing here has written; workers tell it again

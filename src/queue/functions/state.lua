@@ -327,15 +327,35 @@ function Idle.demand(text)
     return demand
 end
 
+local last_line, last_worker, last_thread, last_seq, last_demand -- the line that was added, or read, last
+
+-- What a line says: worker, thread, seq and demand, which is nil of what nothing here has written.
+function Idle.read(line)
+    if line ~= last_line then
+        local demand
+        last_line = line
+        last_worker, last_thread, last_seq, demand = match(line, '^(%S+) (%d) (%d+) ([^\n]*)\n$')
+        last_demand = demand and Idle.demand(demand)
+    end
+    return last_worker, last_thread, last_seq, last_demand
+end
+
 function Idle.drop(worker)
     if S.idle == '' then return end
+    if S.idle == last_line and last_worker == worker then -- as a rule: it alone
+        S.idle = ''
+        return
+    end
     local from = find('\n' .. S.idle, '\n' .. worker .. ' ', 1, true)
     if from then S.idle = sub(S.idle, 1, from - 1) .. sub(S.idle, find(S.idle, '\n', from, true) + 1) end
 end
 
-function Idle.add(worker, demand)
+-- `wants`: "CLASS MAX ROOM", which says `demand`.
+function Idle.add(worker, thread, seq, wants, demand)
     Idle.drop(worker)
-    S.idle = S.idle .. worker .. ' ' .. demand .. '\n'
+    last_line = worker .. ' ' .. thread .. ' ' .. seq .. ' ' .. wants .. '\n'
+    last_worker, last_thread, last_seq, last_demand = worker, thread, seq, demand
+    S.idle = S.idle == '' and last_line or S.idle .. last_line
 end
 
 -- How much of a limit a tenant that is to have `more` lacks, where there are `all`, and `own` of them are its

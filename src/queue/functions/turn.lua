@@ -228,7 +228,7 @@ local function turn(keys, args)
             given = whole(given + 1)
         else
             given = '0' -- an empty queue starves nobody
-            Idle.add(name, label .. ' ' .. wants)
+            Idle.add(name, thread, seq, wants, demand)
         end
     end
     State.change(1, seq .. ' ' .. given .. ' ' .. digits)
