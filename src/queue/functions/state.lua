@@ -159,25 +159,23 @@ do
 local NUMBERS, NONE = '<dddddddddddddddddddddd', nil
 local PARTS = '<dddc72dc48ddd' -- the same, where numbers that few calls change are packed already
 local middle, later -- those numbers: waits1 to alone3, kept_a to gone; nil where State.set has changed one
-local names, values, count = {'numbers', 'idle', 'refused'}, {}, 3 -- of this call; the values of the others as they are
-local had       -- the values as they were read
-local last      -- the numbers that S holds since the last call, if that has come to its end
-local words = {}
+local USUAL = {'numbers', 'idle'}
+local names, had -- the fields of this call, and their values; those behind the usual ones as they are
+local last       -- the numbers that S holds since the last call, if that has come to its end
+local words, count = {}, 0 -- of the HSET that writes what has changed
 local pack, unpacked
 
--- `more`, where given, are names of further fields that the call will look at, or change.
-function State.read(more)
+-- `fields`, where given, are the usual ones, and further ones that the call will look at, or change.
+function State.read(fields)
     if not pack then
         pack, unpacked = struct.pack, struct.unpack
         NONE = string.rep('\0', 8 * (#NUMBERS - 1))
     end
-    count = more and 3 + #more or 3
-    for i = 4, count do names[i] = more[i - 3] end
-    had = call('HMGET', K.state, unpack(names, 1, count))
+    names, count = fields or USUAL, 0
+    had = call('HMGET', K.state, unpack(names))
     had[1], had[2] = had[1] or NONE, had[2] or ''
-    for i = 4, count do values[i] = had[i] end
     local s = S
-    s.idle, s.refused = had[2], had[3] or ''
+    s.idle = had[2]
     if had[1] ~= last then -- else S has them
         s.jobs, s.bytes, s.results, s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared, s.watched, s.alone2,
         s.alone3, s.kept_s, s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone, s.ended, s.due, s.due_bytes =
@@ -194,33 +192,30 @@ end
 
 function State.write()
     if not had then return end
-    local s, n = S, 0
+    local s, n = S, count
     if not middle then
         middle = pack('<ddddddddd', s.waits1, s.waits2, s.waits3, s.clock, s.offset, s.shared, s.watched, s.alone2, s.alone3)
         later = pack('<dddddd', s.kept_a, s.swept, s.goes, s.gap, s.resume, s.gone)
     end
     local is = pack(PARTS, s.jobs, s.bytes, s.results, middle, s.kept_s, later, s.ended, s.due, s.due_bytes)
-    if is ~= had[1] then words[1], words[2], n = 'numbers', is, 2 end
+    if is ~= had[1] then words[n + 1], words[n + 2], n = 'numbers', is, n + 2 end
     if s.idle ~= had[2] then words[n + 1], words[n + 2], n = 'idle', s.idle, n + 2 end
-    for i = 4, count do
-        if values[i] ~= had[i] then words[n + 1], words[n + 2], n = names[i], values[i], n + 2 end
-    end
     had = nil
     if n > 0 then call('HSET', K.state, unpack(words, 1, n)) end
     last = is
 end
 
--- The n-th of the further fields: its value, or false; and a new one, as a text.
-function State.more(n) return values[3 + n] end
-function State.change(n, value) values[3 + n] = value end
+-- The n-th of the fields: its value, or false; and a new one, as a text.
+function State.field(n) return had[n] end
+function State.change(n, value)
+    if had[n] == value then return end
+    had[n], words[count + 1], words[count + 2], count = value, names[n], value, count + 2
+end
 
 -- Counts in a field, which need not be one that this call has read.
 function State.count(name, by)
-    for i = 4, count do
-        if names[i] == name then
-            values[i] = whole((values[i] or 0) + by)
-            return
-        end
+    for i = 3, #names do
+        if names[i] == name then return State.change(i, whole((had[i] or 0) + by)) end
     end
     call('HINCRBY', K.state, name, whole(by))
 end
@@ -229,14 +224,14 @@ end
 
 local devices -- of the workers, as this call has read them
 
--- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there. `more`: which
--- further fields of the state the call needs, as a function of its arguments.
+-- Time does not go back with Redis' clock: it stands still until the next tick, and goes on from there. `fields`: which
+-- fields of the state the call needs, as a function of its arguments.
 local ZEROS = {'00000', '0000', '000', '00', '0', ''} -- before so many digits of microseconds
-local function start(keys, args, more)
+local function start(keys, args, fields)
     prepare(keys, args)
     devices = nil
     local t = call('TIME')
-    State.read(more and more(args))
+    State.read(fields and fields(args))
     now_text = t[1] .. ZEROS[#t[2]] .. t[2]
     now = tonumber(now_text)
     if S.offset ~= 0 or now < S.clock then

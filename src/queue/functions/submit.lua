@@ -6,7 +6,7 @@ do
 
 -- Why no job is to be taken, or nil: "UNTIL WHY", UNTIL in seconds on the clock as it is.
 local function refused_now()
-    local till, why = match(S.refused, '^(%d+) (.*)$')
+    local till, why = match(State.field(4) or '', '^(%d+) (.*)$')
     return till and now - S.offset < tonumber(till) * 1000000 and why or nil
 end
 
@@ -279,7 +279,7 @@ local REPLY_S = '60'
 -- The fields of the state that the call needs: of its front end, "SEQ REFUSED SECOND", its last call, the last
 -- one in which not all was queued, and when that was; and how many jobs of each operation were submitted.
 local function submit_fields(args)
-    local fields, last = {'s:' .. args[2], nil}, nil
+    local fields, last = {'numbers', 'idle', 's:' .. args[2], 'refused', nil}, nil
     for i = 9, min(#args, 60), 6 do
         local counted = alike(args[i - 3], args[i - 2], args[i]).counted
         if counted and counted ~= last then last, fields[#fields + 1] = counted, counted end
@@ -305,7 +305,7 @@ submit = function(keys, args)
     start(keys, args, submit_fields)
     local seq = args[3]
     if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
-    local last, refused = match(State.more(1) or '', '^(%d+) (%d+)')
+    local last, refused = match(State.field(3) or '', '^(%d+) (%d+)')
     local again = #args > 3 and tonumber(last or 0) >= tonumber(seq)
     local why = refused_now()
     if why and not again then return redis.error_reply('DISK ' .. why) end -- of what was taken it is too late
@@ -331,7 +331,7 @@ submit = function(keys, args)
             call('SET', K.sent_of .. args[2] .. ':' .. seq, cmsgpack.pack(reply), 'EX', REPLY_S)
             refused = seq
         end
-        State.change(1, seq .. ' ' .. (refused or '0') .. ' ' .. sub(now_text, 1, -7))
+        State.change(3, seq .. ' ' .. (refused or '0') .. ' ' .. sub(now_text, 1, -7))
     end
     return reply
 end

@@ -180,7 +180,7 @@ end
 -- The fields of the state that a turn needs: where its thread stands, and those in which it counts what ends, as a
 -- rule: how many have succeeded, by operation.
 local function turn_fields(args)
-    local fields, last = {'t:' .. (args[2] or '') .. ':' .. (args[4] or ''), nil}, nil
+    local fields, last = {'numbers', 'idle', 't:' .. (args[2] or '') .. ':' .. (args[4] or ''), nil}, nil
     for i = 11, min(#args, 40), 3 do
         local op = Record.op(args[i], RECORD_FRAME_HEAD + 1)
         if op and op ~= last then last, fields[#fields + 1] = op, op .. ' succeeded' end
@@ -200,7 +200,7 @@ local function turn(keys, args)
     if lost then return lost end
     local wrong = turn_wrong(args, demand)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
-    local last, given, digits = match(State.more(1) or '', '^(%d+) (%d+) (.*)$')
+    local last, given, digits = match(State.field(3) or '', '^(%d+) (%d+) (.*)$')
     local reports, handed = held[2], last and held[3] == last
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
@@ -231,7 +231,7 @@ local function turn(keys, args)
             Idle.add(name, thread, seq, wants, demand)
         end
     end
-    State.change(1, seq .. ' ' .. given .. ' ' .. digits)
+    State.change(3, seq .. ' ' .. given .. ' ' .. digits)
     if not c or c.count == 0 then return {Record.events.clock(), digits} end
     claim_note(name, c.names, label, {})
     c.reply[2] = digits
