@@ -39,7 +39,7 @@ extern "C" {
 
 /* The version of this header; blasd_library_version tells that of the library. */
 #define BLASD_VERSION_MAJOR 0
-#define BLASD_VERSION_MINOR 2
+#define BLASD_VERSION_MINOR 3
 #define BLASD_VERSION_PATCH 0
 #define BLASD_VERSION_AT_LEAST(major, minor, patch)                                                \
     (BLASD_VERSION_MAJOR * 1000000 + BLASD_VERSION_MINOR * 1000 + BLASD_VERSION_PATCH >=           \
@@ -117,7 +117,7 @@ struct blasd_problem {
     uint64_t reserved[7];
 };
 
-/* Such as "0.2.0". */
+/* Such as "0.3.0". */
 const char *blasd_library_version(void);
 
 /* --- blasd_client: a service, and how it is spoken to */

@@ -31,4 +31,4 @@ __all__ = ["URL", "AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client"
            "Forbidden", "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
            "NumericalError", "Output", "QueueFull", "Reference", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix",
            "Step", "Tensor", "Timeout", "Unavailable", "arange", "eye", "full", "groupby", "linspace", "random", "serve"]
-__version__ = "0.2.0"  # as in the file VERSION
+__version__ = "0.3.0"  # as in the file VERSION

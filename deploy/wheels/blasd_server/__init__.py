@@ -3,7 +3,7 @@
 import os
 import sys
 
-__version__ = "0.2.0"  # as in the file VERSION
+__version__ = "0.3.0"  # as in the file VERSION
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
