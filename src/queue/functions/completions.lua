@@ -94,27 +94,27 @@ local function completion_add(e, name, job, record_frames, out_bytes, out_segs, 
             if all[i].kind == kind and all[i].tenant == tenant then into = all[i] end
         end
         if not into or into == e.last then
-            into = {nil, kind = kind, tenant = tenant}
+            into = {nil, nil, nil, nil, nil, nil, kind = kind, tenant = tenant, bytes = 0}
             all[#all + 1] = into
         end
         e.last = into
     end
-    local one = {name = name, frames = record_frames, out = 0, key = job.key,
-                 bytes = #record_frames + out_bytes + RECORD_OVERHEAD * jobs}
-    into[#into + 1] = one
-    if job.key ~= '' then
-        call('EXPIRE', K.idem_of .. tenant .. ':' .. job.key, L.ttl[kind]) -- by itself, whatever becomes of the record
-        one.bytes = one.bytes + Kept.key_bytes(job.key)
+    local bytes, key, segs = #record_frames + out_bytes + RECORD_OVERHEAD * jobs, job.key, false
+    if key ~= '' then
+        call('EXPIRE', K.idem_of .. tenant .. ':' .. key, L.ttl[kind]) -- by itself, whatever becomes of the record
+        bytes = bytes + Kept.key_bytes(key)
     end
     if out_segs ~= '' then
-        one.segs = {}
+        segs, out_bytes = {}, 0
         for out_seg, its_jobs in gmatch(out_segs, '(%x+) (%d+)') do
-            one.segs[out_seg] = (one.segs[out_seg] or 0) + tonumber(its_jobs)
+            segs[out_seg] = (segs[out_seg] or 0) + tonumber(its_jobs)
         end
-    else
-        one.out = out_bytes
     end
-    Record.events.ended(job, record_frames)
+    local n = #into
+    into[n + 1], into[n + 2], into[n + 3], into[n + 4], into[n + 5], into[n + 6] =
+        name, record_frames, bytes, out_bytes, key, segs
+    into.bytes = into.bytes + bytes
+    if S.watched > now then Record.events.ended(job, record_frames) end
     if channels == '' then return end
     if channels ~= e.channel and find(channels, ',', 1, true) then
         for channel in gmatch(channels, '[^,]+') do completion_tell(e, channel, record_frames) end
@@ -186,7 +186,7 @@ local function completion_commit(e)
     if e.timed then call_many('ZREM', K.deadlines, e.timed) end
     if e.holds then Tensor.release(e.holds) end
     if e.segs then for seg, by in pairs(e.segs) do refer(seg, by) end end
-    for _, into in ipairs(e.into) do Kept.add(into.kind, into.tenant, into) end
+    for _, into in ipairs(e.into) do Kept.add(into) end
     for label, jobs in pairs(e.ends) do State.count(label, jobs) end
     if e.settles then for field, by in pairs(e.settles) do call('HINCRBY', K.shares, field, whole(by)) end end
     if e.kept then for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end end

@@ -71,8 +71,8 @@ function events.running(worker, started, names, already)
     end)
 end
 
+-- To be called while somebody is subscribed.
 function events.ended(job, record_frames)
-    if not events.watched() then return end
     tell(job.tenant, '-', job.jobs, function() return Record.bare(record_frames, job.jobs) end)
 end
 

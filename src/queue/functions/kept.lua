@@ -14,12 +14,21 @@ function Kept.kind(name) return match(name, '^([sa])%x%x%x%x%x%x%x%x') end
 -- What an Idempotency-Key takes: as a key with a value, and beside the record.
 function Kept.key_bytes(key) return 320 + 2 * #key end
 
-local function second() return floor(now / 1000000) end
+local second_now, its_second -- of the last call
+local function second()
+    if second_now ~= now then second_now, its_second = now, floor(now / 1000000) end
+    return its_second
+end
 local SECONDS = 1000 -- that one tick goes through
 
 -- Counts bytes of a tenant's records of that kind.
 local function weigh(kind, tenant, by)
-    if kind == 's' then S.kept_s = max(S.kept_s + by, 0) else State.set('kept_a', max(S.kept_a + by, 0)) end
+    if kind == 's' then
+        local is = S.kept_s + by
+        S.kept_s = is > 0 and is or 0
+    else
+        State.set('kept_a', max(S.kept_a + by, 0))
+    end
     if tenant == NOBODY then return end
     local field = kind .. ' ' .. tenant
     if call('HINCRBY', K.kept, field, whole(by)) <= 0 then call('HDEL', K.kept, field) end
@@ -133,11 +142,11 @@ function Kept.has_segment(seg)
     return till ~= nil and tonumber(till) > second()
 end
 
--- Adds the records of what has ended: {name, record frames, bytes, out, segments, key} each, of one tenant and
--- kind. Their order in lists is that of the end, each at a time of its own.
-function Kept.add(kind, tenant, all)
-    local sum, outs, index = 0, 0, {nil, nil}
-    for _, one in ipairs(all) do sum = sum + one.bytes end
+-- Adds the records of what has ended, of one tenant and kind, and of so many bytes: name, record frames, bytes, out,
+-- key and segments, or false, of one behind those of the other. Their order in lists is that of the end, each at a
+-- time of its own.
+function Kept.add(all)
+    local kind, tenant, sum, outs, index = all.kind, all.tenant, all.bytes, 0, {nil, nil}
     local this = second()
     local goes = this + life(kind, tenant, sum) + 1
     if S.swept == 0 then State.set('swept', this - 1) end
@@ -147,13 +156,16 @@ function Kept.add(kind, tenant, all)
         State.set('resume', this - 1)
     end
     if goes > S.goes then State.set('goes', goes) end
-    for i, one in ipairs(all) do
-        write(one.name, tenant, kind, goes, one.bytes, one.out, one.key, one.frames)
-        if one.segs then for seg, jobs in pairs(one.segs) do refer_until(seg, jobs, goes) end end
-        if one.out > 0 then outs = outs + 1 end
-        S.ended = max(now, S.ended + 1)
-        index[2 * i - 1], index[2 * i] = S.ended == now and now_text or whole(S.ended), one.name
+    local ended, n = S.ended, 0
+    for i = 1, #all, 6 do
+        local name, out, segs = all[i], all[i + 3], all[i + 5]
+        write(name, tenant, kind, goes, all[i + 2], out, all[i + 4], all[i + 1])
+        if segs then for seg, jobs in pairs(segs) do refer_until(seg, jobs, goes) end end
+        if out > 0 then outs = outs + 1 end
+        ended = now > ended and now or ended + 1
+        index[n + 1], index[n + 2], n = ended == now and now_text or whole(ended), name, n + 2
     end
+    S.ended = ended
     weigh_until(kind, tenant, sum, goes)
     if outs > 0 then call('HINCRBY', K.goes_of .. whole(goes), 'out', whole(outs)) end
     call_many('ZADD', K.index_of .. kind .. ':' .. tenant, index)

@@ -17,7 +17,7 @@ local function serve(count, fresh, si)
         if not class then
             S.idle, at = '', nil -- what nothing here has written; workers tell it again
         elseif count[1] + count[class + 1] > 0 and (fresh or has_waiting(class)) then
-            local c = claim_new(demand, min(floor((left - 1) / workers) + 1, HANDED))
+            local c = claim_new(demand, left == 1 and 1 or min(floor((left - 1) / workers) + 1, HANDED))
             claim_take(c, class, 0, fresh, si)
             if c.count > 0 then
                 Idle.drop(name)

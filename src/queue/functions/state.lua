@@ -209,7 +209,9 @@ end
 function State.field(n) return had[n] end
 function State.change(n, value)
     if had[n] == value then return end
-    had[n], words[count + 1], words[count + 2], count = value, names[n], value, count + 2
+    had[n] = value
+    words[count + 1], words[count + 2] = names[n], value
+    count = count + 2
 end
 
 -- Counts in a field, which need not be one that this call has read.

@@ -38,16 +38,13 @@ end
 -- `jobs` and their bytes, `sum`, are pending with them; `counted` of the `like` are new; `si` is that of all
 -- entries, if one is; `kept` are the bytes of results that are kept for their time, and those that pending jobs
 -- will have.
-local function intake_counts(t)
-    t.jobs, t.sum, t.results = max(S.jobs, 0), max(S.bytes, 0), max(S.results, 0)
-    t.kept = S.kept_a + t.results
-end
-
 local function intake_new()
-    local t = {entries = {nil}, written = 0, count = {0, 0, 0}, like = false, meta = false, looked = false,
-               counted = 0, jobs = 0, sum = 0, results = 0, kept = 0}
-    intake_counts(t)
-    return t
+    local jobs, sum, results = S.jobs, S.bytes, S.results
+    if jobs < 0 then jobs = 0 end
+    if sum < 0 then sum = 0 end
+    if results < 0 then results = 0 end
+    return {entries = {nil}, written = 0, count = {0, 0, 0}, like = false, meta = false, looked = false,
+            counted = 0, jobs = jobs, sum = sum, results = results, kept = S.kept_a + results}
 end
 
 local function intake_add(t, name, meta, frame, jobs)
@@ -60,7 +57,7 @@ local function intake_add(t, name, meta, frame, jobs)
         local segs = t.segs or {}
         t.segs, segs[seg] = segs, (segs[seg] or 0) + jobs
     end
-    Record.events.queued(name, meta, frame)
+    if S.watched > now then Record.events.queued(name, meta, frame) end
 end
 
 local function intake_write(t)
@@ -198,7 +195,8 @@ local function submit_fits(t, name, n)
         intake_write(t)
         expire_due()
         t.used = nil
-        intake_counts(t)
+        local left = intake_new()
+        t.jobs, t.sum, t.results, t.kept = left.jobs, left.sum, left.results, left.kept
         jobs, bytes = t.jobs + n, t.sum + cost
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return 1 end

@@ -21,9 +21,9 @@ end
 -- Why the arguments of a turn are none, or nil. To be asked before anything is done: an error in the
 -- midst of it would leave what came before.
 local LEADS = {['0'] = {false, false}, ['1'] = {true, false}, ['2'] = {false, true}, ['3'] = {true, true}}
-local function turn_wrong(args, demand)
+local function turn_wrong(args, seq, demand, leads)
     if #args % 3 ~= 0 then return 'three arguments for each completion' end
-    if #args[4] ~= 1 or not find(args[4], '%d') or not count_of(args[5]) or not demand or not LEADS[args[9]] then
+    if #args[4] ~= 1 or not find(args[4], '%d') or not seq or not demand or not leads then
         return 'numbers for THREAD SEQ CLASS MAX ROOM LEADS'
     end
     for i = 12, #args, 3 do
@@ -192,22 +192,22 @@ local function turn(keys, args)
     start(keys, args, turn_fields)
     local name, thread, seq = args[2], args[4], args[5]
     local wants = args[6] .. ' ' .. args[7] .. ' ' .. args[8]
-    local demand = Idle.demand(wants)
+    local demand, leads, number = Idle.demand(wants), LEADS[args[9]], count_of(seq)
     local fields, n = {'!', '%', '$', args[10]}, 4
     for i = 13, #args, 3 do n, fields[n + 1] = n + 1, args[i] end
     local held = get_many(K.claims_of .. name, fields)
     local lost = lapsed(name, args[3], held[1] or '')
     if lost then return lost end
-    local wrong = turn_wrong(args, demand)
+    local wrong = turn_wrong(args, number, demand, leads)
     if wrong then return redis.error_reply('ERR turn takes ' .. wrong) end
     local last, given, digits = match(State.field(3) or '', '^(%d+) (%d+) (.*)$')
     local reports, handed = held[2], last and held[3] == last
-    local newer = tonumber(seq) - tonumber(last or 0)
+    local newer = number - (last and tonumber(last) or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label = nil, thread .. ' ' .. seq
     if thread == '0' then -- what it waited for, as far as is known here, it does not wait for any more
         Idle.drop(name)
-        if handed and (newer == 0 or not LEADS[args[9]][2]) then call('DEL', K.wake_of .. name) end
+        if handed and (newer == 0 or not leads[2]) then call('DEL', K.wake_of .. name) end
     end
     if newer > 0 then
         digits = end_all(name, args, 10, held, reports)
@@ -235,6 +235,6 @@ local function turn(keys, args)
     if not c or c.count == 0 then return {Record.events.clock(), digits} end
     claim_note(name, c.names, label, {})
     c.reply[2] = digits
-    if LEADS[args[9]][1] then call('RPUSH', K.wake_of .. name, '1') end
+    if leads[1] then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
