@@ -8,8 +8,8 @@
 #ifndef BLASD_REGRESSION_GRAM_CUH
 #define BLASD_REGRESSION_GRAM_CUH
 
-#include "kernels/regression/far.h"
 #include "kernels/numeric/dd_warp.cuh"
+#include "kernels/regression/far.h"
 
 #define GRAM_MOST 1024 /* coefficients */
 

@@ -13,7 +13,8 @@
 /* The question of a browser before it lets an allowed page of another origin send its request, in
  * which it never shows a key. */
 static bool is_preflight(const struct http_exchange *exchange) {
-    return exchange->request.method == HTTP_OPTIONS && exchange->client.foreign && exchange->allow != 0;
+    return exchange->request.method == HTTP_OPTIONS && exchange->client.foreign &&
+           exchange->allow != 0;
 }
 
 static bool is_open(const struct http_exchange *exchange) {

@@ -247,7 +247,7 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     request.shared = NULL;
     request.files = NULL;
     expect_refused(&request, "has none");
-    expect_refused(NULL, "no request");
+    expect_refused(NULL, "the request is NULL");
 }
 
 static void test_ids_and_names_that_are_none(void **state) {
