@@ -165,11 +165,9 @@ def test_scales(service, exponent):
 
 @pytest.mark.parametrize("op", ["eigh", "svd"])
 def test_a_large_one_is_heard_when_it_is_cancelled(service, op):
-    """Between the calls that it is made of: the worker lives on."""
-    worker = service.part("worker")
+    """Or its worker starts again, where the library's call goes on for stop_s: other jobs run either way."""
     a = symmetric(1500, 1500)
     job = service.post(op, {"a": a}, wait=0, form="safetensors").json()
     until(service, job["id"], ("running", "succeeded"))
     assert service.request("DELETE", f"/jobs/{job['id']}").status in (200, 409)  # 409: it was faster
     assert service.post(op, {"a": np.eye(2)}).json()["state"] == "succeeded"
-    assert service.part("worker") == worker

@@ -201,7 +201,7 @@ def test_errors(service):
     error_of(infer(service, "matmul", {"a": A, "b": B}, parameters={"alhpa": 2}), 422, "did you mean 'alpha'")
     error_of(infer(service, "matmul", {"a": A, "b": B}, outputs=[{"name": "d"}]), 422, "no output 'd'")
     error_of(infer(service, "distance", {"x": A}, outputs=[{"name": "index"}]), 404, "output_not_found")
-    error_of(infer(service, "nothing", {"a": A}), 404, "no model 'nothing'")
+    error_of(infer(service, "nothing", {"a": A}), 404, "unknown model 'nothing'")
     error_of(infer(service, "matmul", {"a": A, "b": B}, path="/versions/3"), 404, "no version '3'")
     error_of(service.request("POST", "/v2/models/matmul/infer", b"not json"), 400, "malformed_json")
     error_of(service.request("POST", "/v2/models/matmul/infer", b""), 400, "malformed_json")

@@ -347,7 +347,7 @@ def test_blobs_that_somebody_removed_have_a_new_directory(make_service, made_ane
     got, job = service.run("matmul", LARGE)
     assert job["state"] == "succeeded" and np.array_equal(got["c"], LARGE["a"])
     assert (blobs / ".store").read_bytes() == token and service.part("redis") == parts["redis"]
-    assert service.log_text().count("was removed, and is made anew") == 1
+    assert service.log_text().count("was removed, and is created again") == 1
     parts = {name: service.part(name) for name in ("api", "worker")}
     (blobs / ".store").unlink()  # as a part that was taken over may
     wait_for((blobs / ".store").exists)

@@ -64,7 +64,7 @@ for i, one in enumerate(pending):
 
 # errors have text and status
 for call, words in ((lambda: matmul(a, b.T), "shape_mismatch"),
-                    (lambda: client.infer("nothing", [given("a", a)]), "no model 'nothing'"),
+                    (lambda: client.infer("nothing", [given("a", a)]), "unknown model 'nothing'"),
                     (lambda: client.get_model_metadata("matmul", "9"), "no version '9'"),
                     (lambda: matmul(a, b, sequence_id=3), "sequence_id"),
                     (lambda: client.infer("solve", [given("a", np.ones((3, 3))), given("b", np.ones(3))]), "singular")):
