@@ -47,9 +47,11 @@ static void compare(struct trial *t, double tolerance, const char *what) {
     double *kept[BLASD_MAX_OUTPUTS] = {0}, largest;
     const struct blasd_op *op = t->job.op;
     int warnings;
-    bool exact;
+    bool exact, bounded;
     run_on(&blasd_backend_cpu, cpu_device(), t);
     warnings = t->task.warning_count;
+    /* the host's bound of a ridge's error is pessimistic, and warns of some that are right */
+    bounded = strstr(t->task.method, "penalty in double-double") != NULL;
     exact = trial_value(trial_output(t, "ssr"), 0) < 1e-18 * trial_value(trial_output(t, "tss"), 0);
     for (int o = 0; op->outputs[o].name != NULL; o++) {
         int64_t count;
@@ -60,7 +62,7 @@ static void compare(struct trial *t, double tolerance, const char *what) {
         for (int64_t i = 0; i < count; i++) kept[o][i] = trial_value(&t->task.outputs[o], i);
     }
     run_on(&blasd_backend, trial_device(), t);
-    if (t->task.warning_count != warnings)
+    if (t->task.warning_count != warnings && !bounded)
         fail_msg("%s: %d warnings, expected %d", what, t->task.warning_count, warnings);
     for (int o = 0; op->outputs[o].name != NULL; o++) {
         const struct blasd_tensor *out = &t->task.outputs[o];
@@ -72,6 +74,7 @@ static void compare(struct trial *t, double tolerance, const char *what) {
         if (strcmp(op->outputs[o].name, "cond") == 0 && count > 0 && kept[o][0] > 1e15 &&
             trial_value(out, 0) > 1e15)
             count = 0;
+        if (bounded && strcmp(op->outputs[o].name, "info") == 0) count = 0; /* the warning */
         for (int64_t i = 0; compared(op->outputs[o].name, exact) && i < count; i++) {
             double got = trial_value(out, i), expected = kept[o][i];
             double within = tolerance * largest;
