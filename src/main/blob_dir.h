@@ -1,5 +1,6 @@
 /* The blob directory that `blasd up` chooses where none is named. It lies on tmpfs, outside the
- * data directory: the operator who deletes that one by hand deletes this one too. */
+ * data directory, so somebody has to see to it that it does not outlive that one: memory would stay
+ * taken for ever. */
 #ifndef BLASD_MAIN_BLOB_DIR_H
 #define BLASD_MAIN_BLOB_DIR_H
 
@@ -20,8 +21,12 @@ bool blob_dir_restore(const char *spec, const struct data_dir *dir);
  * has in /dev/shm once that user's last session ends. A confined part cannot: it may remove what
  * lies in it alone. 0: there is none. */
 ino_t blob_dir_inode(const char *spec);
-/* Copies the token of a new store to the data directory, for blob_dir_restore. */
-void blob_dir_keep_token(const char *spec, const struct data_dir *dir);
+/* Once the store stands: keeps its token for that, and notes in it whose it is. Returns a
+ * descriptor to be held, which tells others that it is in use, or -1. */
+int blob_dir_mark(const char *spec, const struct data_dir *dir);
+/* Removes the blob directories of data directories that are gone, of this user and on this view of
+ * the file system, that nobody holds. */
+void blob_dir_remove_stale(void);
 /* Once nobody uses it: removes the files kept for the next blobs, and the directory itself where it
  * holds no blob; the next start makes it anew. */
 void blob_dir_remove_empty(const char *spec);

@@ -288,6 +288,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (own_redis && private_redis_init(&redis, dir, &how, err) != 0) return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
+    blob_dir_remove_stale();
     if (own_blobs) {
         blob_dir_restore(blobs, dir);
         common->blobs = blobs;

@@ -292,20 +292,25 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
     drain(up, BLASD_EXIT_FAILED);
 }
 
+/* Says of the blob directory whose it is, and holds that: another start leaves it alone. */
+static void mark_blobs(struct supervisor *up) {
+    if (up->blobs_mark > 0) close(up->blobs_mark);
+    up->blobs_mark = blob_dir_mark(up->blobs, up->dir);
+    up->blobs_inode = blob_dir_inode(up->blobs);
+}
+
 /* Where the blob directory is gone it is made anew, and who holds the old one starts again: what
  * they would write there nobody could find. What lies in it a part may remove, and with its token
  * stop no other one: that is put back, and nobody starts again. Jobs whose inputs lay in it fail,
  * and are told why. */
 static void blobs_due(struct blasd_timer *timer) {
     struct supervisor *up = blasd_container_of(timer, struct supervisor, blobs_due);
-    ino_t inode;
     bool there;
     if (is_ending(up)) return;
     there = blob_dir_restore(up->blobs, up->dir);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + (there ? BLOBS_NS : BLOBS_AGAIN_NS));
-    inode = blob_dir_inode(up->blobs);
-    if (!there || inode == up->blobs_inode) return;
-    up->blobs_inode = inode;
+    if (!there || blob_dir_inode(up->blobs) == up->blobs_inode) return;
+    mark_blobs(up);
     blasd_log(BLASD_LOG_WARN,
               "%s was removed, and is created again; all parts restart. If systemd removes it at "
               "logout, set RemoveIPC=no or run blasd as a service",
@@ -315,8 +320,7 @@ static void blobs_due(struct blasd_timer *timer) {
 
 static void watch_blobs(struct supervisor *up) {
     if (up->blobs == NULL) return;
-    blob_dir_keep_token(up->blobs, up->dir);
-    up->blobs_inode = blob_dir_inode(up->blobs);
+    mark_blobs(up);
     up->blobs_due.fire = blobs_due;
     blasd_loop_timer_set(up->loop, &up->blobs_due, blasd_clock_ns() + BLOBS_NS);
 }
@@ -414,6 +418,7 @@ done:
     if (up->redis != NULL) private_redis_leave(up->redis);
     blasd_loop_free(up->loop);
     if (up->signals.fd > 0) close(up->signals.fd);
+    if (up->blobs_mark > 0) close(up->blobs_mark);
     free(up->parts);
     return up->status;
 }

@@ -65,6 +65,7 @@ struct supervisor {
     struct blasd_watcher signals, input;
     struct blasd_timer adopt_due, api_due, requests_due, blobs_due;
     ino_t blobs_inode;
+    int blobs_mark;   /* held; 0 or below: none */
     int told, status; /* how often to end; the exit status */
 };
 

@@ -341,7 +341,7 @@ def test_blobs_that_somebody_removed_have_a_new_directory(make_service, made_ane
     if made_anew:  # by a part that started at just that moment
         blobs.mkdir(0o700)
         (blobs / ".store").write_bytes(token.translate(bytes.maketrans(b"0123456789", b"1234567890")))
-    wait_for(lambda: (blobs / ".store").exists())
+    wait_for(lambda: (blobs / ".data").exists())
     wait_for(lambda: all(service.part(name) not in (None, parts[name]) for name in ("api", "worker")))
     service.wait_ready()
     got, job = service.run("matmul", LARGE)
@@ -355,3 +355,24 @@ def test_blobs_that_somebody_removed_have_a_new_directory(make_service, made_ane
     assert {name: service.part(name) for name in parts} == parts
     service.stop()
     assert service.start().run("matmul", LARGE)[1]["state"] == "succeeded"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
+def test_blobs_of_a_disk_that_is_not_mounted_stay(make_service):
+    """Those of a data directory that was removed go at the next start of any service of this user."""
+    service = make_service()
+    service.post("matmul", LARGE, form="safetensors", wait=0)
+    wait_for(lambda: all(job["state"] == "succeeded" for job in service.list_jobs()))
+    blobs, data = blobs_of(service), service.folder / "data"
+    service.stop()
+    assert blobs.exists()
+    mark = (blobs / ".data").read_text()
+    *lines, device = mark.splitlines()
+    assert int(device) == os.stat(data).st_dev
+    data.rename(data.with_name("away"))
+    (blobs / ".data").write_text("\n".join([*lines, str(int(device) + 1)]) + "\n")
+    make_service().stop()
+    assert blobs.exists()
+    (blobs / ".data").write_text(mark)
+    make_service().stop()
+    assert not blobs.exists()
