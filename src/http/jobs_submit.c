@@ -139,6 +139,10 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
         !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
+    /* the queue has let go of where its tensors were, and a retry has the fingerprint of a job that
+     * is nowhere yet */
+    upload->job->slice = (struct blasd_slice){0};
+    upload->job->payload_in_blob = false;
     /* the id may be one of a batch entry, which the job need not join again; a blob has its name */
     if (!http_body_sink_in_blob(&upload->sink)) http_upload_id(upload);
     http_admission_wait(exchange, true);

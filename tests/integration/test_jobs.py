@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from service import API, LONG, TYPES, wait_for
+from service import API, LONG, TYPES, safetensors, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -414,6 +414,27 @@ def test_jobs_of_every_kind_are_submitted_again_as_they_are(make_service):
         assert data == [[factor * (i // 12 + 1 if i % 6 == 5 else i + 1)]], (i, output)
     assert answers[5].json()["id"] == answers[11].json()["id"]
     wait_for(lambda: in_flight(service) <= 1)
+
+
+def test_jobs_that_are_submitted_again_have_their_tensors_and_their_key(make_service):
+    """Their tensors are large enough for a place in a segment, of which each submission takes another one."""
+    service = make_service("--loops", "4", "--limit", "queue_jobs=3", "--limit", "queue_wait_ms=60000")
+    given = [{"a": np.full((20, 20), i + 1.0), "b": np.eye(20)} for i in range(40)]
+
+    def ask(i):
+        headers = {"Content-Type": TYPES["safetensors"], "Accept": TYPES["json"], "Idempotency-Key": f"again-{i}"}
+        return service.request("POST", "/jobs?wait=60", safetensors(given[i], op="matmul"), headers, timeout=120)
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        with service.worker_held():
+            asked = [pool.submit(ask, i) for i in range(40)]
+            wait_for(lambda: in_flight(service) >= 36)
+        answers = [a.result() for a in asked]
+    assert [a.status for a in answers] == [200] * 40, [a.body[:200] for a in answers if a.status != 200][:3]
+    for i, answer in enumerate(answers):
+        assert np.array_equal(answer.json()["outputs"]["c"]["data"], given[i]["a"]), i
+        again = ask(i)
+        assert again.status == 200 and again.json()["id"] == answer.json()["id"], (i, again.status, again.body[:200])
 
 
 def test_many_that_wait_for_admission_are_all_answered(make_service):
