@@ -112,7 +112,10 @@ static int take_elements(struct pass *pass, const struct blasd_json_pick *tensor
     int rc = pick_parameters(pass, tensor->at[PARAMETERS], field, &parameters, err);
     if (rc != 0) return rc;
     size = parameters.at[BINARY_SIZE];
-    if (data != NULL && strncmp(data, "null", 4) == 0) data = NULL;
+    if (data != NULL && strncmp(data, "null", 4) == 0) {
+        if ((rc = blasd_json_member_end(&pass->text, data + 4, err)) != 0) return rc;
+        data = NULL;
+    }
     if ((data != NULL) + (size != NULL) != 1)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
                           "%s has %s: give either data or the parameter binary_data_size", field,
@@ -327,7 +330,18 @@ static int check_list(const char *p, const char *name, bool optional, struct bla
     return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a list of objects", name);
 }
 
-static int read_members(struct pass *pass, const char *p, struct blasd_err *err) {
+/* Of the request `bytes` that are no data are within the limit. */
+static int check_envelope(const struct pass *pass, size_t bytes, struct blasd_err *err) {
+    uint64_t most = pass->reader->body->limits->envelope_bytes;
+    if (bytes <= most) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, "",
+                      "the JSON without its data is larger than %llu bytes, the limit "
+                      "envelope_bytes",
+                      (unsigned long long)most);
+}
+
+/* The object from `p` to `end`. */
+static int read_members(struct pass *pass, const char *p, const char *end, struct blasd_err *err) {
     static const char *const names[] = {"id",     "model_name", "parameters",
                                         "inputs", "outputs",    NULL};
     struct blasd_json_pick root = {.names = names};
@@ -338,6 +352,9 @@ static int read_members(struct pass *pass, const char *p, struct blasd_err *err)
     outputs = root.at[4];
     if (rc == 0) rc = check_list(inputs, "inputs", false, err);
     if (rc == 0) rc = check_list(outputs, "outputs", true, err);
+    if (rc == 0) rc = blasd_json_skip(&pass->text, inputs, &next, err);
+    /* before anything beside the inputs is copied */
+    if (rc == 0) rc = check_envelope(pass, (size_t)((end - p) - (next - inputs)), err);
     if (rc == 0) rc = read_id(pass, root.at[0], err);
     if (rc == 0) rc = check_model(pass, root.at[1], err);
     if (rc == 0) rc = read_parameters(pass, root.at[2], err);
@@ -351,7 +368,6 @@ static int read_members(struct pass *pass, const char *p, struct blasd_err *err)
 }
 
 static int read_all(struct pass *pass, struct blasd_err *err) {
-    uint64_t most = pass->reader->body->limits->envelope_bytes;
     const struct blasd_json_text *text = &pass->text;
     const char *p = blasd_json_space(text->start), *end;
     int rc;
@@ -359,13 +375,9 @@ static int read_all(struct pass *pass, struct blasd_err *err) {
     if (*p != '{') return blasd_json_fail(text, p, err, "expected '{': a request is a JSON object");
     if ((rc = blasd_json_skip(text, p, &end, err)) != 0 ||
         (rc = blasd_json_end(text, end, "the JSON object", err)) != 0 ||
-        (rc = read_members(pass, p, err)) != 0)
+        (rc = read_members(pass, p, end, err)) != 0)
         return rc;
-    if ((size_t)(end - p) - pass->data_bytes <= most) return 0;
-    return blasd_fail(err, BLASD_E_body_too_large, "",
-                      "the JSON without its data is larger than %llu bytes, the limit "
-                      "envelope_bytes",
-                      (unsigned long long)most);
+    return check_envelope(pass, (size_t)(end - p) - pass->data_bytes, err);
 }
 
 /* The tensors behind the JSON must be what the body still has. */
@@ -384,7 +396,7 @@ int oip_read_request(struct oip_reader *reader, struct blasd_err *err) {
     int rc;
     reader->begun = true;
     if ((rc = blasd_body_json_end(reader->body, &reader->text, &pass.text, err)) != 0) return rc;
-    blasd_body_buf(reader->body, &pass.own, (size_t)reader->body->limits->json_bytes);
+    blasd_body_buf(reader->body, &pass.own, (size_t)reader->body->limits->envelope_bytes + 2);
     rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, "op", name, strlen(name),
                                    err);
     if (rc == 0) rc = read_all(&pass, err);

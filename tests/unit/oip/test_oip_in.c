@@ -196,6 +196,9 @@ static void test_bad_tensors(void **state) {
     infer("{\"inputs\":[{\"name\":\"a\",\"shape\":[0],\"datatype\":\"FP64\",\"data\":null}]}", NULL,
           0);
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "no data");
+    infer_a("\"shape\":[0],\"datatype\":\"FP64\",\"data\":nullx,"
+            "\"parameters\":{\"binary_data_size\":0}");
+    expect_failed(BLASD_E_malformed_json, "", "expected ',' or '}'");
     infer_a("\"shape\":[1],\"datatype\":\"FP64\",\"data\":[1],"
             "\"parameters\":{\"binary_data_size\":8}");
     expect_failed(BLASD_E_invalid_tensor, "inputs.a", "its data twice");
@@ -275,6 +278,7 @@ static void test_limits(void **state) {
     limits_now.envelope_bytes = 4096;
     infer(json, NULL, 0);
     expect_failed(BLASD_E_body_too_large, "", "limit envelope_bytes");
+    assert_null(asked.id); /* which was never copied */
     limits_now.envelope_bytes = 262144;
     limits_now.json_bytes = 4000;
     infer(json, NULL, 0);
