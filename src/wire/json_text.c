@@ -62,9 +62,10 @@ static int32_t hex_four(const char *p, const char *end) {
     int32_t value = 0;
     if (end - p < 4) return -1;
     for (int i = 0; i < 4; i++) {
-        char c = (char)(p[i] | 0x20);
-        if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) return -1;
-        value = value << 4 | (c <= '9' ? p[i] - '0' : c - 'a' + 10);
+        char c = p[i], letter = (char)(c | 0x20);
+        bool digit = c >= '0' && c <= '9';
+        if (!digit && (letter < 'a' || letter > 'f')) return -1;
+        value = value << 4 | (digit ? c - '0' : letter - 'a' + 10);
     }
     return value;
 }

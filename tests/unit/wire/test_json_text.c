@@ -90,6 +90,17 @@ static void test_as_jansson(void **state) {
     }
 }
 
+/* Every byte as one of the digits of an escape. */
+static void test_digits_as_jansson(void **state) {
+    (void)state;
+    for (int byte = 1; byte < 256; byte++)
+        for (int at = 0; at < 4; at++) {
+            char string[] = "\"\\u00e9\"";
+            string[3 + at] = (char)byte;
+            compare_string(string);
+        }
+}
+
 /* Escapes of characters, alone and in pairs. */
 static void test_characters_as_jansson(void **state) {
     static const char *const parts[] = {
@@ -132,7 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_a_string_says), cmocka_unit_test(test_what_is_no_string),
         cmocka_unit_test(test_as_jansson),         cmocka_unit_test(test_characters_as_jansson),
-        cmocka_unit_test(test_values_as_jansson),
+        cmocka_unit_test(test_digits_as_jansson),  cmocka_unit_test(test_values_as_jansson),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
