@@ -12,6 +12,8 @@
 
 #define BLASD_TICK_NS (200 * BLASD_MS) /* of the lease's thread and the watchdog */
 #define BLASD_HEARTBEAT_THREADS 3
+/* Their numbers for blasd_worker_queue_join; the slow pool's begin at 1. */
+enum { BLASD_THREAD_SWEEPER = 7, BLASD_THREAD_LEASE, BLASD_THREAD_WATCHDOG };
 
 /* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
 struct active {

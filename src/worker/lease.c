@@ -42,7 +42,7 @@ static void renew(struct lease *lease, int64_t epoch) {
     char *info = blasd_heartbeat_info(heartbeat);
     int code;
     if (info == NULL) return;
-    blasd_worker_queue_join(lease->queue, heartbeat->options->name, epoch, 8);
+    blasd_worker_queue_join(lease->queue, heartbeat->options->name, epoch, BLASD_THREAD_LEASE);
     lease->renewed_epoch = epoch;
     code = blasd_worker_queue_renew(lease->queue, info, &lost, &err);
     if (code != 0)

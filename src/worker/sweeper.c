@@ -29,7 +29,8 @@ static void sweep(struct blasd_heartbeat *heartbeat, struct sweeper *sweeper) {
     if (sweeper->queue == NULL)
         removed = blasd_worker_queue_open(&heartbeat->options->queue, &sweeper->queue, &err);
     if (removed == 0) {
-        blasd_worker_queue_join(sweeper->queue, heartbeat->options->name, epoch, 7);
+        blasd_worker_queue_join(sweeper->queue, heartbeat->options->name, epoch,
+                                BLASD_THREAD_SWEEPER);
         removed = at_work ? blasd_worker_queue_sweep_at_work(sweeper->queue, &err)
                           : blasd_worker_queue_sweep(sweeper->queue, &err);
     }

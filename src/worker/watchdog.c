@@ -74,7 +74,7 @@ static void give_back(const struct blasd_heartbeat *heartbeat, int64_t epoch,
     struct blasd_err err;
     bool lost = false;
     if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
-    blasd_worker_queue_join(queue, options->name, epoch, 9);
+    blasd_worker_queue_join(queue, options->name, epoch, BLASD_THREAD_WATCHDOG);
     if (completions->count > 0)
         (void)blasd_worker_queue_finish(queue, blasd_completions_rows(completions),
                                         completions->count, &lost, &err);
