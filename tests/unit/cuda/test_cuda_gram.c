@@ -62,7 +62,7 @@ static void compare(struct trial *t, double tolerance, const char *what) {
         for (int64_t i = 0; i < count; i++) kept[o][i] = trial_value(&t->task.outputs[o], i);
     }
     run_on(&blasd_backend, trial_device(), t);
-    if (t->task.warning_count != warnings && !bounded)
+    if (t->task.warning_count != warnings && !(bounded && t->task.warning_count < warnings))
         fail_msg("%s: %d warnings, expected %d", what, t->task.warning_count, warnings);
     for (int o = 0; op->outputs[o].name != NULL; o++) {
         const struct blasd_tensor *out = &t->task.outputs[o];
@@ -74,7 +74,8 @@ static void compare(struct trial *t, double tolerance, const char *what) {
         if (strcmp(op->outputs[o].name, "cond") == 0 && count > 0 && kept[o][0] > 1e15 &&
             trial_value(out, 0) > 1e15)
             count = 0;
-        if (bounded && strcmp(op->outputs[o].name, "info") == 0) count = 0; /* the warning */
+        if (t->task.warning_count < warnings && strcmp(op->outputs[o].name, "info") == 0)
+            count = 0; /* which names the warning */
         for (int64_t i = 0; compared(op->outputs[o].name, exact) && i < count; i++) {
             double got = trial_value(out, i), expected = kept[o][i];
             double within = tolerance * largest;
