@@ -129,8 +129,7 @@ static bool take_another(struct active *a) {
 }
 
 /* From coefficients in fit->coef to those that are least, by equations of the ones in use. Each
- * turn lowers the objective; where rounding keeps it from an end it stays with what it was given.
- */
+ * turn lowers the objective; if rounding prevents an end, the coefficients stay as they were. */
 static bool polish(struct active *a, const struct regression_fit *fit, struct dd *b) {
     const struct normal *normal = a->normal;
     const int *e = normal->factor->exponent;

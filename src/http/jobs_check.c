@@ -71,8 +71,8 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
     return job->device;
 }
 
-/* A job so small may share its entry of the queue with others: one worker has done a batch entry of
- * them in some milliseconds, and what it moves for them is little. */
+/* Jobs up to this size may share an entry of the queue: one worker does a whole entry of them in
+ * some milliseconds, and moves few bytes for it. */
 #define SMALL_FLOPS 1e6
 #define SMALL_BYTES (64 * UINT64_C(1024))
 

@@ -139,8 +139,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
         !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
-    /* the queue has let go of where its tensors were, and a retry has the fingerprint of a job that
-     * is nowhere yet */
+    /* the queue has released its slice, and a fingerprint is of a job without a place */
     upload->job->slice = (struct blasd_slice){0};
     upload->job->payload_in_blob = false;
     /* the id may be one of a batch entry, which the job need not join again; a blob has its name */

@@ -10,7 +10,7 @@
 /* In this order: up to WAITING the answer is still to be made. */
 enum http_state {
     HTTP_AT_HEAD,      /* the head is read */
-    HTTP_AT_BODY,      /* the body comes; also where there is none, until libmicrohttpd says so */
+    HTTP_AT_BODY,      /* the body comes; without one, until libmicrohttpd says so */
     HTTP_AT_FETCHING,  /* the body has come; what belongs to it may not have: a file, URLs */
     HTTP_AT_RESOLVING, /* the job is read, and what its inputs refer to is looked up */
     HTTP_AT_ADMISSION, /* it waits for room in the queue: admission.h */

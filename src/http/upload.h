@@ -32,8 +32,8 @@ struct http_upload {
                                 * of an earlier job all the same */
     } references;
     char *notify; /* a URL, checked, that is told of its end; owned; NULL: none */
-    /* Owned: read, and kept while what it refers to is looked up, or, where it may wait for room,
-     * until the queue has taken it; else NULL. */
+    /* Owned: kept while its references are looked up, and, if it may wait for room, until the queue
+     * has taken it; else NULL. */
     struct blasd_job *job;
     struct {
         struct blasd_cost_step *of; /* a graph; owned; NULL: none, or not known */
@@ -51,7 +51,7 @@ struct http_upload {
     } batch;
 };
 
-/* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
+/* A job that was checked: its plan, and the bytes that it takes of the queue and of a worker. */
 struct http_checked {
     struct blasd_plan plan;
     uint64_t cost, memory;

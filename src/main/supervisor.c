@@ -292,7 +292,7 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
     drain(up, BLASD_EXIT_FAILED);
 }
 
-/* Says of the blob directory whose it is, and holds that: another start leaves it alone. */
+/* Marks the blob directory as ours and locks the mark, so that no other start deletes it. */
 static void mark_blobs(struct supervisor *up) {
     if (up->blobs_mark > 0) close(up->blobs_mark);
     up->blobs_mark = blob_dir_mark(up->blobs, up->dir);

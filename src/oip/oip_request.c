@@ -330,7 +330,7 @@ static int check_list(const char *p, const char *name, bool optional, struct bla
     return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a list of objects", name);
 }
 
-/* Of the request `bytes` that are no data are within the limit. */
+/* Checks the bytes of the request without its data against the limit. */
 static int check_envelope(const struct pass *pass, size_t bytes, struct blasd_err *err) {
     uint64_t most = pass->reader->body->limits->envelope_bytes;
     if (bytes <= most) return 0;
@@ -353,7 +353,7 @@ static int read_members(struct pass *pass, const char *p, const char *end, struc
     if (rc == 0) rc = check_list(inputs, "inputs", false, err);
     if (rc == 0) rc = check_list(outputs, "outputs", true, err);
     if (rc == 0) rc = blasd_json_skip(&pass->text, inputs, &next, err);
-    /* before anything beside the inputs is copied */
+    /* before any other member is copied */
     if (rc == 0) rc = check_envelope(pass, (size_t)((end - p) - (next - inputs)), err);
     if (rc == 0) rc = read_id(pass, root.at[0], err);
     if (rc == 0) rc = check_model(pass, root.at[1], err);
